@@ -1,0 +1,1 @@
+"""Group-normalised advantage and the clipped objective. Imports neither Megatron nor vLLM."""

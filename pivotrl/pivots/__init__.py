@@ -1,0 +1,1 @@
+"""Which turns teach? Profile, select, sample."""

@@ -1,0 +1,1 @@
+"""The policy on Megatron-Core: layout, model, weights, training step, checkpoints."""

@@ -1,0 +1,1 @@
+"""Co-located vLLM engines: sampling, parsing, refit and its proof."""

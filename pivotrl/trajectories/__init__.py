@@ -1,0 +1,1 @@
+"""What the experts did: files of trajectories become turns."""

@@ -1,0 +1,1 @@
+"""Is this action functionally equivalent to the expert's?"""
