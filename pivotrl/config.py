@@ -1,0 +1,118 @@
+"""A run's configuration: one YAML file, dotted overrides, and errors that say what to write instead."""
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from pivotrl.objective.config import ObjectiveConfig
+from pivotrl.pivots.config import PivotsConfig
+from pivotrl.policy.config import CheckpointConfig, ModelConfig, OptimizerConfig, ParallelConfig, TrainingConfig
+from pivotrl.rollout.config import RolloutConfig
+from pivotrl.schema import Section
+from pivotrl.telemetry.config import TelemetryConfig
+from pivotrl.trajectories.config import TrajectoriesConfig
+from pivotrl.verifiers.base import VerifierConfig
+
+
+class RunConfig(Section):
+    """Everything that decides a run. Each section is declared beside the code that uses it."""
+
+    output: str
+    """Folder of the run: pivots, metrics, checkpoints, report."""
+    seed: int = Field(0, ge=0)
+    """Seed of splits, sampling and batch order."""
+    model: ModelConfig
+    parallel: ParallelConfig = ParallelConfig()
+    trajectories: TrajectoriesConfig = TrajectoriesConfig()
+    verifier: VerifierConfig = VerifierConfig()
+    pivots: PivotsConfig = PivotsConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    training: TrainingConfig = TrainingConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+
+
+def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConfig:
+    """Read a run's YAML file and lay `section.key=value` overrides over it.
+
+    Args:
+        path: YAML file (read with `safe_load`).
+        overrides: `key=value` strings; the key is dotted, the value is YAML (`lr=1e-6`, `files=[a.jsonl, b.jsonl]`).
+
+    Raises:
+        ValueError: the file cannot be read, a key is unknown (the nearest known one is named) or a value does not fit.
+    """
+    tree = _read_yaml(Path(path))
+    for override in overrides or []:
+        _apply_override(tree, override)
+    return parse_config(tree, str(path))
+
+
+def parse_config(tree: dict[str, Any], where: str) -> RunConfig:
+    """Validate a nested mapping; `where` names its source in errors (ValueError)."""
+    for problem in _unknown_keys(tree, RunConfig, ""):
+        raise ValueError(f"{where}: {problem}")
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ValueError(f"{where}: " + "; ".join(_describe(item) for item in error.errors())) from None
+
+
+def save_config(config: RunConfig, path: str | Path) -> None:
+    """Write the resolved configuration as YAML; `load_config` reads it back to an equal one."""
+    Path(path).write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ValueError(f"{path}: cannot read the configuration ({error.strerror}); give the path of a YAML file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(tree, dict):
+        raise ValueError(f"{path}: found {type(tree).__name__} at the top; write `section:` with `key: value` lines below")
+    return tree
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ValueError(f"override {override!r}: write key=value, for example training.steps=20")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ValueError(f"override {override!r}: {text!r} is not a YAML value; quote it") from None
+    *parents, leaf = key.split(".")
+    node = tree
+    for name in parents:
+        node = node.setdefault(name, {})
+        if not isinstance(node, dict):
+            raise ValueError(f"override {override!r}: {name} is not a section")
+    node[leaf] = value
+
+
+def _unknown_keys(tree: dict[str, Any], section: type[Section], prefix: str) -> Iterator[str]:
+    for key, value in tree.items():
+        if key not in section.model_fields:
+            near = difflib.get_close_matches(str(key), section.model_fields, n=1, cutoff=0.5)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(section.model_fields)}"
+            yield f"unknown key {prefix}{key}; {hint}"
+            continue
+        inner = section.model_fields[key].annotation
+        if isinstance(inner, type) and issubclass(inner, Section) and isinstance(value, dict):
+            yield from _unknown_keys(value, inner, f"{prefix}{key}.")
+
+
+def _describe(error: Any) -> str:
+    key = ".".join(str(part) for part in error["loc"]) or "configuration"
+    if error["type"] == "missing":
+        return f"{key} is missing; write `{key}: ...`"
+    reason = error["msg"].removeprefix("Value error, ")
+    return f"{key}: found {error['input']!r}; {reason[0].lower()}{reason[1:]}"
