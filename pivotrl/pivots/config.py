@@ -1,0 +1,24 @@
+"""How pivots are found: how often the frozen policy tries each turn, and which turns are kept."""
+
+from pydantic import Field
+
+from pivotrl.schema import Section
+
+
+class PivotsConfig(Section):
+    """Section `pivots` of a run."""
+
+    samples: int = Field(16, ge=2)
+    """K: completions sampled at each turn to profile it."""
+    temperature: float = Field(1.0, gt=0)
+    """Of the profiling samples; use training's, so that the profile tells what training will see."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Nucleus of the profiling samples."""
+    max_mean: float = Field(0.6, gt=0, le=1)
+    """lambda: a pivot's mean reward is below this. NVIDIA's tau-bench run used 0.6; 1 keeps every mixed turn."""
+    limit: int | None = Field(None, ge=1)
+    """Profile at most this many turns, drawn evenly by a hash of their ids; null profiles all."""
+    chunk: int = Field(64, ge=1)
+    """Turns profiled between two saves. What a kill can lose, and the unit that is handed to one engine."""
+    max_bad_share: float = Field(0.01, ge=0, le=1)
+    """Stop when more than this share of the rows is bad: then the file is probably not what was meant."""
