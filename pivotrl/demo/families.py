@@ -1,0 +1,56 @@
+"""Five kinds of questions that have nothing to do with the desk, to watch for forgetting.
+
+Each has one right answer, compared exactly. A question is a lone user message: no system prompt, no tools.
+"""
+
+import random
+from collections.abc import Callable
+
+LETTERS = "abcdefghij"
+
+
+def _add(rng: random.Random) -> tuple[str, str]:
+    a, b = rng.randrange(10, 50), rng.randrange(10, 50)
+    return f"Add {a} and {b}", str(a + b)
+
+
+def _sort(rng: random.Random) -> tuple[str, str]:
+    letters = rng.sample(LETTERS, 5)
+    return "Sort " + " ".join(letters), " ".join(sorted(letters))
+
+
+def _reverse(rng: random.Random) -> tuple[str, str]:
+    letters = [rng.choice(LETTERS) for _ in range(5)]
+    return "Reverse " + " ".join(letters), " ".join(reversed(letters))
+
+
+def _lookup(rng: random.Random) -> tuple[str, str]:
+    keys = rng.sample(LETTERS, 4)
+    values = [f"{rng.randrange(100):02d}" for _ in keys]
+    wanted = rng.randrange(4)
+    table = " ".join(key + value for key, value in zip(keys, values, strict=True))
+    return f"Table {table} find {keys[wanted]}", values[wanted]
+
+
+def _shift(rng: random.Random) -> tuple[str, str]:
+    letters, by = [rng.choice(LETTERS) for _ in range(4)], rng.randrange(1, 4)
+    moved = (LETTERS[(LETTERS.index(letter) + by) % len(LETTERS)] for letter in letters)
+    return f"Shift {by} : " + " ".join(letters), " ".join(moved)
+
+
+FAMILIES: dict[str, Callable[[random.Random], tuple[str, str]]] = {
+    "add": _add,
+    "sort": _sort,
+    "reverse": _reverse,
+    "lookup": _lookup,
+    "shift": _shift,
+}
+"""Family -> a function from a random generator to (question, answer)."""
+
+
+def questions(family: str, count: int, seed: int | str) -> list[tuple[str, str]]:
+    """`count` (question, answer) pairs of one family, the same for the same seed."""
+    if family not in FAMILIES:
+        raise ValueError(f"family {family!r} does not exist: choose one of {', '.join(FAMILIES)}")
+    rng = random.Random(f"family/{family}/{seed}")
+    return [FAMILIES[family](rng) for _ in range(count)]
