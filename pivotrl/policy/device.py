@@ -1,0 +1,60 @@
+"""The one place where CPU or GPU is chosen. Everything else asks `current()` and enters `scope()`."""
+
+import contextlib
+import functools
+import importlib.util
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from pivotrl.policy import cpu
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What this process computes on."""
+
+    kind: Literal["cpu", "cuda"]
+    torch_device: torch.device
+    """Where the weights live."""
+    backend: Literal["gloo", "nccl"]
+    """torch.distributed's backend for tensors."""
+    transformer_engine: bool
+    """Whether layers come from NVIDIA's Transformer Engine."""
+
+
+@functools.cache
+def current() -> Device:
+    """The device of this process: the GPU numbered by LOCAL_RANK where there is one, else the CPU.
+
+    `PIVOTRL_DEVICE=cpu` asks for the CPU on a machine with GPUs.
+
+    Raises:
+        ValueError: `PIVOTRL_DEVICE` names something else, or a GPU where there is none.
+    """
+    wanted = os.environ.get("PIVOTRL_DEVICE", "cuda" if torch.cuda.is_available() else "cpu")
+    if wanted not in ("cpu", "cuda"):
+        raise ValueError(f"PIVOTRL_DEVICE={wanted!r}: write cpu or cuda, or leave it unset")
+    if wanted == "cpu":
+        return Device("cpu", cpu.CPU, "gloo", transformer_engine=False)
+    if not torch.cuda.is_available():
+        raise ValueError("PIVOTRL_DEVICE=cuda, but torch sees no GPU here: unset it to run on the CPU")
+    index = int(os.environ.get("LOCAL_RANK", "0"))
+    found = importlib.util.find_spec("transformer_engine") is not None
+    return Device("cuda", torch.device("cuda", index), "nccl", transformer_engine=found)
+
+
+@functools.cache
+def prepare() -> None:
+    """Make Megatron-Core usable on this device. Call before any import of it; later calls do nothing."""
+    if current().kind == "cpu":
+        cpu.patch_megatron()
+    else:
+        torch.cuda.set_device(current().torch_device)
+
+
+def scope() -> contextlib.AbstractContextManager[None]:
+    """Enter around Megatron work (build, forward, backward, optimizer step, checkpoint). Does nothing on a GPU."""
+    return cpu.scope() if current().kind == "cpu" else contextlib.nullcontext()

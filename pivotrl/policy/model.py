@@ -1,0 +1,178 @@
+"""A Megatron GPTModel from a Hugging Face architecture."""
+
+from typing import Any
+
+import torch
+
+from pivotrl.policy import device
+from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.config import ParallelConfig
+
+__all__ = ["Architecture", "build_model", "transformer_config"]
+
+
+def transformer_config(
+    arch: Architecture, parallel: ParallelConfig, dtype: torch.dtype, recompute: bool = False
+) -> Any:
+    """Megatron's TransformerConfig for the architecture on this layout.
+
+    `perform_initialization` stays on though weights are loaded afterwards: it also marks parameters as
+    tensor-parallel, and without the marks Megatron's gradient norm is wrong without an error.
+    """
+    from megatron.core.transformer import TransformerConfig
+
+    on_gpu = device.current().kind == "cuda"
+    moe = {}
+    if arch.experts:
+        moe = {
+            "num_moe_experts": arch.experts,
+            "moe_ffn_hidden_size": arch.expert_ffn,
+            "moe_router_topk": arch.top_k,
+            "moe_router_score_function": "softmax",
+            # softmax over the chosen logits equals softmax, top-k and scaling the chosen to sum to one
+            "moe_router_pre_softmax": not arch.normalize_top_k,
+            "moe_router_dtype": "fp32",
+            "moe_router_load_balancing_type": "none",
+            "moe_aux_loss_coeff": 0.0,
+            "moe_token_dispatcher_type": "alltoall",
+            "moe_grouped_gemm": device.current().transformer_engine,
+            "moe_permute_fusion": device.current().transformer_engine,
+        }
+    if recompute:
+        moe |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+    return TransformerConfig(
+        num_layers=arch.layers,
+        hidden_size=arch.hidden,
+        num_attention_heads=arch.heads,
+        num_query_groups=arch.kv_heads,
+        kv_channels=arch.head_dim,
+        ffn_hidden_size=arch.ffn,
+        gated_linear_unit=True,
+        activation_func=torch.nn.functional.silu,
+        add_bias_linear=False,
+        add_qkv_bias=arch.attention_bias,
+        normalization="RMSNorm",
+        layernorm_epsilon=arch.norm_eps,
+        qk_layernorm=arch.qk_norm,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        attention_softmax_in_fp32=True,
+        tensor_model_parallel_size=parallel.tensor,
+        pipeline_model_parallel_size=parallel.pipeline,
+        expert_model_parallel_size=parallel.expert,
+        expert_tensor_parallel_size=parallel.expert_tensor,
+        sequence_parallel=parallel.sequence_parallel,
+        # packed rows have lengths of their own, which pipeline stages must tell each other
+        variable_seq_lengths=parallel.pipeline > 1,
+        params_dtype=dtype,
+        pipeline_dtype=dtype,
+        bf16=dtype == torch.bfloat16,
+        use_cpu_initialization=not on_gpu,
+        bias_activation_fusion=on_gpu,
+        bias_dropout_fusion=on_gpu,
+        persist_layer_norm=on_gpu,
+        apply_rope_fusion=device.current().transformer_engine,
+        masked_softmax_fusion=False,
+        gradient_accumulation_fusion=False,
+        cross_entropy_loss_fusion=False,
+        **moe,
+    )
+
+
+def build_model(
+    arch: Architecture,
+    parallel: ParallelConfig,
+    dtype: torch.dtype,
+    recompute: bool = False,
+    model_class: type | None = None,
+) -> list[Any]:
+    """Build this rank's shard of the model with random weights; load real ones with `weights.load_hf`.
+
+    Needs `parallel.initialize` before.
+
+    Args:
+        arch: the architecture, checked against the layout by `parallel.check_layout`.
+        parallel: the layout.
+        dtype: type of the parameters. For bfloat16 training, wrap in Megatron's Float16Module.
+        recompute: recompute activations layer by layer in the backward pass.
+        model_class: a subclass of GPTModel, for other inputs or a partial head.
+
+    Returns:
+        One GPTModel: the chunk of this pipeline stage.
+    """
+    device.prepare()
+    from megatron.core import parallel_state
+    from megatron.core.models.gpt import GPTModel
+
+    config = transformer_config(arch, parallel, dtype, recompute)
+    with device.scope():
+        make_spec = _transformer_engine_spec if device.current().transformer_engine else _local_spec
+        model = (model_class or GPTModel)(
+            config,
+            make_spec(config, arch),
+            vocab_size=arch.vocab,
+            max_sequence_length=arch.max_positions,
+            position_embedding_type="rope",
+            rotary_base=arch.rope_theta,
+            rotary_percent=1.0,
+            rope_scaling=arch.rope_factor is not None,
+            rope_scaling_factor=arch.rope_factor or 1.0,
+            share_embeddings_and_output_weights=arch.tied,
+            parallel_output=True,
+            pre_process=parallel_state.is_pipeline_first_stage(),
+            post_process=parallel_state.is_pipeline_last_stage(),
+        )
+    return [model.to(device.current().torch_device)]
+
+
+def _local_spec(config: Any, arch: Architecture) -> Any:
+    """Layers of plain torch modules, with SDPA attention and an RMSNorm that allows sequence parallelism."""
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+
+    from pivotrl.policy.attention import SdpaAttention
+    from pivotrl.policy.norm import RmsNorm
+
+    layer = get_gpt_layer_local_spec(
+        num_experts=arch.experts or None,
+        moe_grouped_gemm=False,
+        qk_layernorm=arch.qk_norm,
+        normalization="RMSNorm",
+    )
+    layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = RmsNorm
+    attention = layer.submodules.self_attention.submodules
+    attention.core_attention = SdpaAttention
+    if arch.qk_norm:
+        attention.q_layernorm = attention.k_layernorm = RmsNorm
+    return _block(config, arch, layer, RmsNorm)
+
+
+def _transformer_engine_spec(config: Any, arch: Architecture) -> Any:
+    """Layers of Transformer Engine, whose attention takes packed rows as they are. GPU only."""
+    from megatron.core.extensions.transformer_engine import TENorm
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
+
+    layer = get_gpt_layer_with_transformer_engine_spec(
+        num_experts=arch.experts or None,
+        moe_grouped_gemm=bool(arch.experts),
+        qk_layernorm=arch.qk_norm,
+    )
+    return _block(config, arch, layer, TENorm)
+
+
+def _block(config: Any, arch: Architecture, layer: Any, norm: type) -> Any:
+    from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
+
+    if arch.attention_bias:
+        attention = layer.submodules.self_attention.submodules
+        attention.linear_proj = _always_biased(attention.linear_proj)
+    return TransformerBlockSubmodules(layer_specs=[layer] * get_num_layers_to_build(config), layer_norm=norm)
+
+
+def _always_biased(linear: type) -> type:
+    """Megatron ties the output projection's bias to the MLP's; the supported models with one have it alone."""
+
+    class BiasedOutput(linear):  # type: ignore[misc, valid-type]
+        def __init__(self, *args: Any, bias: bool, **kwargs: Any) -> None:
+            super().__init__(*args, bias=True, **kwargs)
+
+    return BiasedOutput

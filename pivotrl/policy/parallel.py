@@ -1,0 +1,169 @@
+"""How the ranks share the model: checking a layout, and Megatron's process groups for it."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch.distributed as dist
+
+from pivotrl.policy import device
+from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.config import ParallelConfig
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(d) for d in range(1, number + 1) if number % d == 0)
+
+
+def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) -> None:
+    """Stop if the layout does not fit the model or the number of ranks. Pure.
+
+    Raises:
+        ValueError: it names the configuration's key, both numbers, and values that would do.
+    """
+    tensor, expert, expert_tensor, stages = (
+        parallel.tensor,
+        parallel.expert,
+        parallel.expert_tensor,
+        parallel.pipeline,
+    )
+
+    def divide(key: str, value: int, what: str, number: int) -> None:
+        if number % value:
+            raise ValueError(
+                f"parallel.{key} is {value}, which does not divide the {number} {what}: use one of {_divisors(number)}"
+            )
+
+    divide("tensor", tensor, "attention heads", arch.heads)
+    divide("tensor", tensor, "key-value heads", arch.kv_heads)
+    divide("tensor", tensor, "entries of the vocabulary", arch.vocab)
+    divide("pipeline", stages, "layers", arch.layers)
+    if arch.experts:
+        divide("expert", expert, "experts", arch.experts)
+        divide("expert_tensor", expert_tensor, "columns of an expert (moe_intermediate_size)", arch.expert_ffn)
+    else:
+        divide("tensor", tensor, "columns of the MLP (intermediate_size)", arch.ffn)
+        for key, value in (("expert", expert), ("expert_tensor", expert_tensor)):
+            if value > 1:
+                raise ValueError(f"parallel.{key} is {value}, but {arch.name} has no experts: use 1")
+    if parallel.sequence_parallel and tensor == 1:
+        raise ValueError("parallel.sequence is true with parallel.tensor 1: leave it unset, or raise parallel.tensor")
+    if arch.experts and tensor > 1 and not parallel.sequence_parallel:
+        raise ValueError(
+            f"parallel.sequence is false, but an MoE model at parallel.tensor {tensor} needs it: leave it unset"
+        )
+    for keys, ranks in (
+        (("tensor", "pipeline"), tensor * stages),
+        (("expert_tensor", "expert", "pipeline"), expert_tensor * expert * stages),
+    ):
+        if world_size % ranks:
+            product = " x ".join(f"parallel.{key} {getattr(parallel, key)}" for key in keys)
+            raise ValueError(
+                f"{product} = {ranks} ranks do not divide the {world_size} that were started: "
+                f"start a multiple of {ranks}, or lower one of them"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This rank's place, and the groups it talks to."""
+
+    rank: int
+    world_size: int
+    tp_rank: int
+    tp_size: int
+    pp_rank: int
+    pp_size: int
+    dp_rank: int
+    dp_size: int
+    ep_rank: int
+    ep_size: int
+    etp_rank: int
+    etp_size: int
+    tp_group: Any
+    pp_group: Any
+    dp_group: Any
+    model_group: Any
+    """Ranks that hold one copy of everything but the experts: rank pp * TP + tp in it."""
+    expert_model_group: Any
+    """Ranks that hold one copy of the experts: rank (pp * EP + ep) * ETP + etp in it."""
+    object_group: Any
+    """Gloo group of all ranks, for Python objects."""
+
+    @property
+    def is_last_stage(self) -> bool:
+        return self.pp_rank == self.pp_size - 1
+
+
+_object_groups: dict[str, Any] = {}
+
+
+def initialize(parallel: ParallelConfig, seed: int) -> World:
+    """Join torch.distributed (alone, where torchrun started no ranks), make Megatron's groups and seed its generators.
+
+    A process group that exists already is used as it is. Check the layout first with `check_layout`.
+    """
+    device.prepare()
+    from megatron.core import parallel_state, tensor_parallel
+
+    backend = device.current().backend
+    if not dist.is_initialized():
+        if "RANK" in os.environ:
+            dist.init_process_group(backend)
+        else:
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    with device.scope():
+        parallel_state.initialize_model_parallel(
+            tensor_model_parallel_size=parallel.tensor,
+            pipeline_model_parallel_size=parallel.pipeline,
+            expert_model_parallel_size=parallel.expert,
+            expert_tensor_parallel_size=parallel.expert_tensor,
+            create_gloo_process_groups=True,
+        )
+        tensor_parallel.model_parallel_cuda_manual_seed(seed)
+    return current_world()
+
+
+def current_world() -> World:
+    """The place and groups that `initialize` made, read from Megatron."""
+    from megatron.core import parallel_state as ps
+
+    world = World(
+        rank=dist.get_rank(),
+        world_size=dist.get_world_size(),
+        tp_rank=ps.get_tensor_model_parallel_rank(),
+        tp_size=ps.get_tensor_model_parallel_world_size(),
+        pp_rank=ps.get_pipeline_model_parallel_rank(),
+        pp_size=ps.get_pipeline_model_parallel_world_size(),
+        dp_rank=ps.get_data_parallel_rank(),
+        dp_size=ps.get_data_parallel_world_size(),
+        ep_rank=ps.get_expert_model_parallel_rank(),
+        ep_size=ps.get_expert_model_parallel_world_size(),
+        etp_rank=ps.get_expert_tensor_parallel_rank(),
+        etp_size=ps.get_expert_tensor_parallel_world_size(),
+        tp_group=ps.get_tensor_model_parallel_group(),
+        pp_group=ps.get_pipeline_model_parallel_group(),
+        dp_group=ps.get_data_parallel_group(),
+        model_group=ps.get_model_parallel_group(),
+        expert_model_group=ps.get_expert_tensor_model_pipeline_parallel_group(),
+        object_group=_object_group(),
+    )
+    assert dist.get_rank(world.model_group) == world.pp_rank * world.tp_size + world.tp_rank
+    place = (world.pp_rank * world.ep_size + world.ep_rank) * world.etp_size + world.etp_rank
+    assert dist.get_rank(world.expert_model_group) == place
+    return world
+
+
+def _object_group() -> Any:
+    if dist.get_backend() == "gloo":
+        return dist.group.WORLD
+    if "world" not in _object_groups:
+        _object_groups["world"] = dist.new_group(backend="gloo")
+    return _object_groups["world"]
+
+
+def destroy() -> None:
+    """Forget Megatron's groups, so that another layout can be made; torch.distributed stays up."""
+    from megatron.core import parallel_state
+
+    parallel_state.destroy_model_parallel()
