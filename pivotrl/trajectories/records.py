@@ -34,8 +34,10 @@ class Trajectory(_Json):
     id: str
     messages: list[Message]
     tools: list[Tool]
-    source: str
-    """File name and row, as in `airline.json item 3`."""
+    file: str
+    """The file's name."""
+    row: str
+    """`line 7` (1-based) or `item 3` (0-based)."""
     reward: float | None = None
     group: str = ""
     """What must not be torn apart by the split, where that is wider than one trajectory (trials of one task); empty:
@@ -60,6 +62,7 @@ class Turn(_Json):
     verifier: dict[str, Any]
     """The row's own `name` and `params`, which override the run's; empty for most files."""
     source: str
+    """File and row, as in `airline.json item 3`."""
     split: str
     """`train` or `heldout`."""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 ARRAY_CHUNK = 1 << 20
-"""Characters of a JSON array read at a time."""
+"""Bytes of a JSON array read at a time."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def dumps(value: Any) -> str:
@@ -33,12 +34,30 @@ def scan_jsonl(path: str | Path) -> Iterator[tuple[int, Any, str]]:
     """
     with open_for_reading(path) as file:
         for line, raw in enumerate(file, start=1):
+            if line == 1:
+                raw = raw.removeprefix(BYTE_ORDER_MARK)
             if raw.isspace():
                 continue
             try:
                 yield line, parse_json(raw.decode("utf-8")), ""
             except ValueError as error:
                 yield line, None, f"{error}"
+
+
+def scan_rows(path: str | Path) -> Iterator[tuple[str, Any, str]]:
+    """Yield (place, value, fault) for each row of a JSON Lines file or of one JSON array, told apart by the first
+    character.
+
+    The place is `line 7` (1-based) or `item 3` (0-based); `fault` as in `scan_jsonl`.
+    """
+    with open_for_reading(path) as file:
+        head = file.read(4096).removeprefix(BYTE_ORDER_MARK).lstrip()
+    if head.startswith(b"["):
+        for index, item in scan_json_array(path):
+            yield f"item {index}", item, ""
+    else:
+        for line, value, fault in scan_jsonl(path):
+            yield f"line {line}", value, fault
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -60,7 +79,7 @@ def scan_json_array(path: str | Path) -> Iterator[tuple[int, Any]]:
     """
     decoder, index, buffer, ended, opened = json.JSONDecoder(), 0, "", False, False
     with open_for_reading(path) as file:
-        pending = b""
+        pending = file.read(3).removeprefix(BYTE_ORDER_MARK)
         while True:
             buffer = buffer.lstrip() if not opened else buffer.lstrip(" \t\r\n,")
             if buffer and not opened:

@@ -36,7 +36,7 @@ class ChatTemplate:
                 ) from None
         if not self.tokenizer.chat_template:
             raise ValueError(
-                f"model.path: the tokenizer at {model_path} has no chat template; set model.chat_template to a Jinja file"
+                f"model.path: the tokenizer at {model_path} has no chat template; set model.chat_template to a file"
             )
         names = f"{self.tokenizer.chat_template}\0{self.tokenizer.backend_tokenizer.to_str()}"
         self.hash = hashlib.sha256(names.encode()).hexdigest()[:16]

@@ -1,0 +1,104 @@
+"""NVIDIA NeMo-Gym pivot rows: `{"responses_create_params": {"input", "tools"}, "expected_action"}`, one ready-made
+turn each.
+
+Terminal rows have `expected_answer` (text) in place of `expected_action`, and are judged by a verifier of their own.
+"""
+
+from typing import Any
+
+from pivotrl.trajectories.actions import check_action
+from pivotrl.trajectories.faults import Place, RowFault, excerpt
+from pivotrl.trajectories.messages import normalise
+from pivotrl.trajectories.readers.openai_chat import reward_of, verifier_of
+from pivotrl.trajectories.records import Tool, Trajectory
+from pivotrl.trajectories.tools import normalise_tools
+
+
+def read_row(row: dict[str, Any], index: int, place: Place, default_tools: list[Tool]) -> Trajectory:
+    """One pivot row. Raises RowFault."""
+    request = row.get("responses_create_params")
+    if not isinstance(request, dict):
+        raise RowFault(
+            "no_messages",
+            f"keys {excerpt(sorted(row))}",
+            'write {"responses_create_params": {"input": [...]}, "expected_action"}',
+        )
+    metadata = row.get("metadata") if isinstance(row.get("metadata"), dict) else {}
+    identity = row.get("trajectory_id", metadata.get("source_trajectory_uid", row.get("uuid", index)))
+    verifier = verifier_of(row)
+    if "expected_action" in row:
+        expert = check_action(row["expected_action"])
+    elif isinstance(row.get("expected_answer"), str):
+        expert = check_action({"type": "message", "content": row["expected_answer"]})
+        verifier = verifier or {"name": "terminal"}
+    else:
+        raise RowFault(
+            "no_assistant_turn",
+            "neither expected_action nor expected_answer",
+            "write the expert's action as expected_action",
+        )
+    return Trajectory(
+        id=str(identity),
+        messages=normalise(chat_messages(request)),
+        tools=normalise_tools(request.get("tools")) or default_tools,
+        file=place.file,
+        row=place.row,
+        reward=reward_of(row),
+        expert=expert,
+        verifier=verifier,
+    )
+
+
+def chat_messages(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """The request's Responses-API items as chat messages.
+
+    An assistant's reasoning, text and calls that follow each other become one message, in that order; reasoning that
+    leads to nothing is left out. Raises RowFault.
+    """
+    items = request.get("input")
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    if not isinstance(items, list):
+        raise RowFault("no_messages", f"input is {excerpt(items)}", "write a list of Responses-API items")
+    messages: list[dict[str, Any]] = []
+    if request.get("instructions"):
+        messages.append({"role": "system", "content": request["instructions"]})
+    draft: dict[str, Any] = {}
+
+    def flush() -> None:
+        if "content" in draft or "tool_calls" in draft:
+            messages.append({"role": "assistant", "content": None, **draft})
+        draft.clear()
+
+    for index, item in enumerate(items):
+        kind = item.get("type", "message") if isinstance(item, dict) else None
+        if kind == "reasoning":
+            if "content" in draft or "tool_calls" in draft:
+                flush()
+            draft["reasoning_content"] = draft.get("reasoning_content", "") + _reasoning(item)
+        elif kind == "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            draft.setdefault("tool_calls", []).append({"id": item.get("call_id"), "function": function})
+        elif kind == "message" and item.get("role") == "assistant":
+            if "content" in draft or "tool_calls" in draft:
+                flush()
+            draft["content"] = item.get("content")
+        elif kind == "message":
+            flush()
+            messages.append({"role": item.get("role"), "content": item.get("content")})
+        elif kind == "function_call_output":
+            flush()
+            messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")})
+        else:
+            raise RowFault(
+                "bad_input_item",
+                f"input[{index}] is {excerpt(item)}",
+                "write items of type message, reasoning, function_call or function_call_output",
+            )
+    flush()
+    return messages
+
+
+def _reasoning(item: dict[str, Any]) -> str:
+    parts = item.get("content") or item.get("summary") or []
+    return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))

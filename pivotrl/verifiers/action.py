@@ -1,0 +1,22 @@
+"""What a completion does, out of the items that a parser found in it."""
+
+from typing import Any
+
+Item = dict[str, Any]
+
+
+def split_items(items: list[Item]) -> tuple[list[Item], str | None]:
+    """The function calls, and the first message's text (None: there is no message).
+
+    Whoever judges lets calls win over text, as NeMo-Gym does. Items of other types (reasoning) are passed over.
+    """
+    calls = [item for item in items if item.get("type") == "function_call"]
+    texts = (item.get("content") for item in items if item.get("type") == "message")
+    return calls, next((text if isinstance(text, str) else "" for text in texts), None)
+
+
+def expert_calls(expert: Item) -> list[Item]:
+    """The expert's calls; none where the expert wrote a message."""
+    if expert["type"] == "message":
+        return []
+    return expert["calls"] if expert["type"] == "function_call_batch" else [expert]

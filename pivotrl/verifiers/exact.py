@@ -1,0 +1,52 @@
+"""`exact`: the strict string match of the paper's ablation (r = 1 iff a = a*)."""
+
+import json
+from typing import Any
+
+from pivotrl.schema import Section
+from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.base import Verdict, Verifier
+from pivotrl.verifiers.params import Overridable
+from pivotrl.verifiers.tool_call import LONGEST_ARGUMENTS
+
+
+class ExactParams(Section):
+    """There are none."""
+
+
+class ExactVerifier(Verifier):
+    """Both actions are rendered in one way, and the strings compared.
+
+    A message is its text without the white space around it. A call is its name and its arguments, re-written with one
+    choice of white space and escapes (a parser and an expert differ there without meaning to); the order of keys, the
+    order of calls and every character of a value count.
+    """
+
+    def __init__(self, params: dict[str, Any]):
+        self._params = Overridable(ExactParams, params)
+
+    def verify(
+        self, expert: dict[str, Any], items: list[dict[str, Any]], params: dict[str, Any] | None = None
+    ) -> Verdict:
+        self._params.of_row(params)
+        actual, message = split_items(items)
+        if not actual and message is None:
+            return Verdict(0.0, "no_action")
+        expected = expert_calls(expert)
+        if bool(expected) != bool(actual):
+            return Verdict(0.0, "message_where_call_expected" if expected else "call_where_message_expected")
+        if expected:
+            equal = [_render(call) for call in expected] == [_render(call) for call in actual]
+        else:
+            equal = expert["content"].strip() == (message or "").strip()
+        return Verdict(1.0, "equal") if equal else Verdict(0.0, "not_equal")
+
+
+def _render(call: dict[str, Any]) -> tuple[Any, Any]:
+    name, arguments = call.get("name"), call.get("arguments")
+    if not isinstance(arguments, str) or len(arguments) > LONGEST_ARGUMENTS:
+        return name, None
+    try:
+        return name, json.dumps(json.loads(arguments))
+    except (ValueError, RecursionError):
+        return name, arguments
