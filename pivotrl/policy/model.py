@@ -82,7 +82,7 @@ def transformer_config(
 def build_model(
     arch: Architecture,
     parallel: ParallelConfig,
-    dtype: torch.dtype,
+    dtype: torch.dtype | str,
     recompute: bool = False,
     model_class: type | None = None,
 ) -> list[Any]:
@@ -93,7 +93,7 @@ def build_model(
     Args:
         arch: the architecture, checked against the layout by `parallel.check_layout`.
         parallel: the layout.
-        dtype: type of the parameters. For bfloat16 training, wrap in Megatron's Float16Module.
+        dtype: type of the parameters, or its name. For bfloat16 training, wrap in Megatron's Float16Module.
         recompute: recompute activations layer by layer in the backward pass.
         model_class: a subclass of GPTModel, for other inputs or a partial head.
 
@@ -104,6 +104,7 @@ def build_model(
     from megatron.core import parallel_state
     from megatron.core.models.gpt import GPTModel
 
+    dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
     config = transformer_config(arch, parallel, dtype, recompute)
     with device.scope():
         make_spec = _transformer_engine_spec if device.current().transformer_engine else _local_spec

@@ -1,0 +1,111 @@
+"""Hugging Face weights into a Megatron model and out of it again; `mapping.py` says which is which."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pivotrl.policy import export, parallel
+from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.export import layout_of, match_params
+from pivotrl.policy.hf_files import HfFiles, read_shard
+from pivotrl.policy.mapping import all_tensors, join, params_of_rank
+
+# Buffers that old checkpoints carry; they follow from config.json.
+_DERIVED = ".rotary_emb.inv_freq"
+
+
+class Exporter(export.Exporter):
+    """`export.Exporter` on the layout that `parallel.initialize` made."""
+
+    def __init__(self, model: Any, arch: Architecture, bucket_bytes: int = export.BUCKET_BYTES) -> None:
+        super().__init__(model, arch, parallel.current_world(), bucket_bytes)
+
+
+def export_hf(model: Any, arch: Architecture, stack_experts: bool = False) -> Iterator[tuple[str, Tensor]]:
+    """Every weight, whole, on every rank (collective). Keep an `Exporter` to export the same model often."""
+    return Exporter(model, arch).tensors(stack_experts)
+
+
+def local_tensors(
+    model: Any, arch: Architecture, source: HfFiles | Mapping[str, Tensor]
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """For each parameter of this rank: its name, the live parameter, and the source's values for it.
+
+    The source may hold weights or anything else under the same names and shapes, such as gradients.
+    """
+    layout = layout_of(parallel.current_world())
+    for name, (param, live) in match_params(model, params_of_rank(arch, layout)).items():
+        part, parts = (layout.etp_rank, layout.etp_size) if param.expert else (layout.tp_rank, layout.tp_size)
+        shards = [read_shard(source, hf.name, hf.shape, hf.dim, part, parts) for hf in param.parts]
+        values = join(param, shards, arch)
+        assert values.shape == live.shape, (name, values.shape, live.shape)
+        yield name, live, values
+
+
+def load_hf(model: Any, arch: Architecture, source: str | Path | Mapping[str, Tensor]) -> None:
+    """Fill this rank's model from a Hugging Face folder, reading only the rank's own slices, or from tensors in memory.
+
+    Values are converted to the parameters' type.
+
+    Raises:
+        ValueError: a file or tensor is missing, unreadable, of another shape, or unknown to the architecture.
+    """
+    if isinstance(source, str | Path):
+        files = HfFiles(source)
+        unknown = unknown_tensors(files, arch)
+        if unknown:
+            raise ValueError(
+                f"{files.path}: {unknown[0]!r} and {len(unknown) - 1} more tensors are not part of {arch.name} "
+                f"with the sizes in config.json"
+            )
+        source = files
+    with torch.no_grad():
+        for _, live, values in local_tensors(model, arch, source):
+            live.copy_(values)
+
+
+def unknown_tensors(files: HfFiles, arch: Architecture) -> list[str]:
+    """Stored tensors that the architecture has no place for. A tied model's stored `lm_head.weight` is not one."""
+    known = set(all_tensors(arch)) | {"lm_head.weight"}
+    if files.stacked_experts:
+        for layer in range(arch.layers):
+            known |= {f"model.layers.{layer}.mlp.experts.{kind}_proj" for kind in ("gate_up", "down")}
+    return sorted(name for name in files.file_of if name not in known and not name.endswith(_DERIVED))
+
+
+def save_model(model: Any, folder: str | Path) -> None:
+    """Write the weights alone as a Megatron `torch_dist` checkpoint (collective); `folder` must exist and be empty."""
+    from megatron.core import dist_checkpointing
+
+    from pivotrl.policy import device
+
+    with device.scope():
+        dist_checkpointing.save({"model": model.sharded_state_dict()}, str(folder))
+
+
+def load_model_weights(folder: str | Path, model: Any) -> None:
+    """Read the weights out of a `torch_dist` checkpoint of `save_model` or of a training run (collective).
+
+    The checkpoint may come from any layout.
+
+    Raises:
+        ValueError: the checkpoint is missing, incomplete or of another model.
+    """
+    from megatron.core import dist_checkpointing
+    from megatron.core.dist_checkpointing.core import CheckpointingException
+
+    from pivotrl.policy import device
+
+    for needed in (".metadata", "common.pt", "metadata.json"):
+        if not (Path(folder) / needed).is_file():
+            raise ValueError(f"{Path(folder) / needed}: no such file; give the folder of one checkpoint (step_000123)")
+    with device.scope():
+        try:
+            state = dist_checkpointing.load({"model": model.sharded_state_dict()}, str(folder))
+        except (CheckpointingException, OSError, RuntimeError, KeyError, EOFError) as error:
+            why = " ".join(str(error).split())[:400]
+            raise ValueError(f"{folder}: this checkpoint does not fit the model or is not whole: {why}") from error
+        model.load_state_dict(state["model"])

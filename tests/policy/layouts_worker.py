@@ -1,0 +1,180 @@
+"""Run by `test_layouts.py` on several ranks: one model after another, on one layout after another.
+
+Prints one JSON line for each pair: largest absolute errors over all ranks of logits and gradients against transformers,
+for rows apart and for one packed row, and the names of exported tensors that are not the file's, byte for byte.
+
+usage: layouts_worker.py JOBS   where JOBS is JSON: [[folder, {"tensor": 2, ...}], ...]
+"""
+
+import json
+import sys
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from pivotrl.policy import device, parallel
+from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.config import ParallelConfig
+
+device.prepare()
+
+from megatron.core.distributed import (  # noqa: E402
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    finalize_model_grads,
+)
+from megatron.core.packed_seq_params import PackedSeqParams  # noqa: E402
+from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
+from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region  # noqa: E402
+
+from pivotrl.policy.hf_files import HfFiles  # noqa: E402
+from pivotrl.policy.model import build_model  # noqa: E402
+from pivotrl.policy.weights import Exporter, export_hf, load_hf, local_tensors  # noqa: E402
+from tests.policy.tiny import PACKED_LENGTHS  # noqa: E402
+
+
+def padded_to(multiple: int, *rows: torch.Tensor) -> list[torch.Tensor]:
+    missing = -rows[0].shape[0] % multiple
+    return [torch.cat([row, row.new_zeros(missing)]) for row in rows]
+
+
+def packed_batch(reference: dict, multiple: int) -> tuple:
+    """One row of sequences end to end; padding is a last sequence of its own, with no loss."""
+    inputs, labels, positions = (
+        torch.cat([source[row, :length] for row, length in enumerate(PACKED_LENGTHS)])
+        for source in (reference["inputs"], reference["labels"], torch.arange(64).expand(4, -1))
+    )
+    real = len(inputs)
+    inputs, labels, positions = padded_to(multiple, inputs, labels, positions)
+    lengths = [*PACKED_LENGTHS, len(inputs) - real][: 4 + (len(inputs) > real)]
+    bounds = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    params = PackedSeqParams(
+        qkv_format="thd",
+        cu_seqlens_q=bounds,
+        cu_seqlens_kv=bounds,
+        max_seqlen_q=max(lengths),
+        max_seqlen_kv=max(lengths),
+    )
+    return inputs[None], labels[None], positions[None], params, real
+
+
+def run(model, world, batches: list[tuple], forward_only: bool = False) -> list[torch.Tensor]:
+    """Forward and backward of the mean cross-entropy; the whole logits of each batch, on the last stage."""
+
+    def loss_of(labels, real, logits):
+        from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
+
+        whole = gather_from_tensor_model_parallel_region(logits).detach().clone()
+        losses = vocab_parallel_cross_entropy(logits.transpose(0, 1).contiguous().float(), labels.T.contiguous())
+        return losses.flatten()[:real].mean(), {"logits": whole}
+
+    def step(data, chunk):
+        inputs, labels, positions, params, real = next(data)
+        logits = chunk(inputs, positions, None, packed_seq_params=params)
+        return logits, partial(loss_of, labels, real)
+
+    model.zero_grad_buffer()
+    outputs = get_forward_backward_func()(
+        forward_step_func=step,
+        data_iterator=iter(batches),
+        model=[model],
+        num_microbatches=len(batches),
+        seq_length=batches[0][0].shape[1],
+        micro_batch_size=1,
+        forward_only=forward_only,
+    )
+    return [output["logits"][0] for output in outputs]
+
+
+def grad_error(core, arch, expected: dict) -> float:
+    return max((live.main_grad - values).abs().max().item() for _, live, values in local_tensors(core, arch, expected))
+
+
+def check(folder: str, layout: dict) -> dict:
+    arch = Architecture.from_hf(folder)
+    chosen = ParallelConfig(**layout)
+    parallel.check_layout(chosen, arch, dist.get_world_size() if dist.is_initialized() else world_size())
+    world = parallel.initialize(chosen, seed=1)
+    reference = torch.load(f"{folder}/reference.pt")
+    (core,) = build_model(arch, chosen, torch.float32)
+    load_hf(core, arch, folder)
+    core.config.finalize_model_grads_func = finalize_model_grads
+    model = DistributedDataParallel(core.config, DistributedDataParallelConfig(use_distributed_optimizer=False), core)
+
+    rows, length = reference["inputs"].shape
+    mine = range(world.dp_rank * rows // world.dp_size, (world.dp_rank + 1) * rows // world.dp_size)
+    # Sequence parallelism needs a multiple of the tensor size; padding behind a causal row changes nothing before it.
+    batches = []
+    for row in mine:
+        inputs, labels = padded_to(chosen.tensor, reference["inputs"][row], reference["labels"][row])
+        batches.append((inputs[None], labels[None], torch.arange(len(inputs))[None], None, length))
+    logits = run(model, world, batches)
+    result = {"layout": layout, "model": folder.rsplit("/", 1)[-1]}
+    errors = {"logits": 0.0, "packed_logits": 0.0}
+    for row, output in zip(mine, logits, strict=False):
+        errors["logits"] = max(errors["logits"], (output[:length] - reference["logits"][row]).abs().max().item())
+    errors["grads"] = grad_error(core, arch, reference["grads"])
+
+    batch = packed_batch(reference, chosen.tensor)
+    for output in run(model, world, [batch]):
+        kept = torch.cat([reference["logits"][row, :n] for row, n in enumerate(PACKED_LENGTHS)])
+        errors["packed_logits"] = (output[: batch[-1]] - kept).abs().max().item()
+    errors["packed_grads"] = grad_error(core, arch, reference["packed_grads"])
+
+    files = HfFiles(folder)
+    errors["export"] = sorted(
+        set(files.file_of) ^ {name for name, _ in export_hf(core, arch)}
+        | {name for name, tensor in export_hf(core, arch) if not torch.equal(tensor, files.whole(name))}
+        | stacked_differences(core, arch, files)
+    )
+    gathered: list = [None] * world.world_size
+    dist.all_gather_object(gathered, errors, group=world.object_group)
+    parallel.destroy()
+    return result | {
+        key: sorted({name for rank in gathered for name in rank[key]})
+        if key == "export"
+        else max(rank[key] for rank in gathered)
+        for key in errors
+    }
+
+
+def stacked_differences(core, arch, files: HfFiles) -> set[str]:
+    """Names of stacked experts that differ, exported through buckets too small for two tensors."""
+    wrong = set()
+    for name, tensor in Exporter(core, arch, bucket_bytes=1).tensors(stack_experts=True):
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            if not torch.equal(tensor, files.whole(name)):
+                wrong.add(f"bucketed {name}")
+            continue
+        prefix, kind = name.rsplit(".", 1)
+        parts = ("gate", "up") if kind == "gate_up_proj" else ("down",)
+        expected = torch.stack(
+            [
+                torch.cat([files.whole(f"{prefix}.{expert}.{part}_proj.weight") for part in parts])
+                for expert in range(arch.experts)
+            ]
+        )
+        if not torch.equal(tensor, expected):
+            wrong.add(name)
+    return wrong
+
+
+def world_size() -> int:
+    import os
+
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def main() -> None:
+    for folder, layout in json.loads(sys.argv[1]):
+        with device.scope():
+            result = check(folder, layout)
+        if dist.get_rank() == 0:
+            print("RESULT " + json.dumps(result), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
