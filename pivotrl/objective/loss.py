@@ -1,0 +1,169 @@
+"""The definition of the loss, in plain PyTorch: log-probs and advantages -> loss, its gradient per token, metrics.
+
+Legend: N samples of the global batch; one micro-batch packs S samples with T response tokens in all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from pivotrl.objective.config import ObjectiveConfig
+from pivotrl.objective.metrics import MetricSums, sum_metrics
+from pivotrl.objective.terms import PolicyTerm, kl_term, policy_term
+
+
+@dataclass(frozen=True)
+class ResponseTokens:
+    """The response tokens of one packed micro-batch, flat. Log-probs are in nats, float32 or float64.
+
+    All tokens of a sample are in one micro-batch: `sequence_mean` and `ratio: sequence` take means over a sample here.
+
+    Raises:
+        ValueError: a tensor whose shape is not that of `logp_T`, or log-probs in half precision.
+    """
+
+    logp_T: Tensor
+    """Log-probs under the policy in training, at the sampling temperature. Gradients flow here and to `entropy_T`."""
+    sample_index_T: Tensor
+    """int64, in [0, S): the sample each token belongs to."""
+    advantages_S: Tensor
+    old_logp_T: Tensor | None = None
+    """Log-probs under the policy before the batch's first update. None: this is that update, and the ratio is 1 (with
+    gradient)."""
+    reference_logp_T: Tensor | None = None
+    """Log-probs under the frozen reference: required where beta > 0, else only measured."""
+    sampler_logp_T: Tensor | None = None
+    """Log-probs that the rollout engine reported: only measured."""
+    entropy_T: Tensor | None = None
+    """Entropy (nats) of the policy at each token: required where entropy_bonus > 0, else only measured."""
+    mask_T: Tensor | None = None
+    """bool: tokens that count. What the others hold, NaN included, has no influence. None: all count."""
+
+    def __post_init__(self) -> None:
+        shape, dtype = self.logp_T.shape, self.logp_T.dtype
+        if len(shape) != 1 or dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"logp_T must be float32 or float64 [T], got {dtype} {list(shape)}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.endswith("_T") and value is not None and value.shape != shape:
+                raise ValueError(f"{field.name} must be {list(shape)} as logp_T is, got {list(value.shape)}")
+
+
+@dataclass(frozen=True)
+class PolicyLoss:
+    """What one micro-batch adds to the loss of the global batch."""
+
+    loss: Tensor
+    """Scalar, differentiable. Its sum over all micro-batches and data-parallel ranks is the global loss."""
+    g_T: Tensor
+    """d loss / d logp_T in closed form, detached: what autograd gives too."""
+    h_T: Tensor
+    """d loss / d entropy_T, likewise."""
+    metrics: MetricSums
+
+
+def global_denominator(config: ObjectiveConfig, num_tokens_N: Sequence[int]) -> float:
+    """What the loss of every micro-batch is divided by, from the response lengths of *all* samples of the global batch.
+
+    Computed once, before the first micro-batch, on every rank from the same list; then the gradient of the global batch
+    is the same however it is cut into micro-batches and ranks.
+        token_mean      number of response tokens
+        sequence_mean   number of samples
+        constant        number of samples x tokens_per_sample
+
+    Raises:
+        ValueError: no sample, or a sample without a response token.
+    """
+    num_samples, shortest = len(num_tokens_N), min(num_tokens_N, default=0)
+    if shortest < 1:
+        raise ValueError(f"need samples of >= 1 response token each, got {num_samples}, the shortest of {shortest}")
+    if config.aggregation == "token_mean":
+        return float(sum(num_tokens_N))
+    if config.aggregation == "sequence_mean":
+        return float(num_samples)
+    assert config.tokens_per_sample is not None
+    return num_samples * config.tokens_per_sample
+
+
+def policy_loss(config: ObjectiveConfig, batch: ResponseTokens, denominator: float) -> PolicyLoss:
+    """Sum over the micro-batch's tokens of w (policy term + beta KL - entropy_bonus H), with the terms of `terms.py`.
+
+    w is 1 / denominator, for `sequence_mean` also divided by the number of the sample's tokens. The policy term's
+    log-ratio is logp - old per token, or with `ratio: sequence` (GSPO) the mean of that over the sample. All tokens of a
+    sample have the same w, so the n tokens that share a mean, each with 1 / n of it, give the expression of one token:
+        g = d loss / d logp = w (d policy term / d log-ratio + beta d KL / d logp)
+        h = d loss / d H    = -w entropy_bonus
+
+    Args:
+        denominator: `global_denominator` of the whole global batch, never of this micro-batch.
+
+    Raises:
+        ValueError: beta or entropy_bonus is set and its tensor is missing, or the denominator is not positive.
+    """
+    if config.beta > 0 and batch.reference_logp_T is None:
+        raise ValueError(f"beta is {config.beta:g}, which needs reference_logp_T: run the reference pass, or set 0")
+    if config.entropy_bonus > 0 and batch.entropy_T is None:
+        raise ValueError(f"entropy_bonus is {config.entropy_bonus:g}, which needs entropy_T: pass it, or set 0")
+    if not denominator > 0:
+        raise ValueError(f"denominator must be positive, got {denominator}: use global_denominator of the whole batch")
+
+    mask_T = torch.ones_like(batch.logp_T, dtype=torch.bool) if batch.mask_T is None else batch.mask_T
+    logp_T = batch.logp_T.masked_fill(~mask_T, 0.0)
+    old_logp_T = logp_T.detach() if batch.old_logp_T is None else batch.old_logp_T.masked_fill(~mask_T, 0.0)
+    num_tokens_T = _sum_over_sample(mask_T.to(logp_T.dtype), batch).clamp(min=1)
+    weight_T = mask_T / denominator
+    if config.aggregation == "sequence_mean":
+        weight_T = weight_T / num_tokens_T
+
+    log_ratio_T = logp_T - old_logp_T
+    if config.ratio == "sequence":
+        log_ratio_T = _sum_over_sample(log_ratio_T, batch) / num_tokens_T
+    advantage_T = batch.advantages_S.to(logp_T.dtype)[batch.sample_index_T]
+    policy = policy_term(log_ratio_T, advantage_T, config.clip_low, config.clip_high, config.dual_clip)
+    value_T, slope_T = policy.value_T, policy.slope_T
+    if config.beta > 0:
+        kl_T, kl_slope_T = kl_term(config.kl, logp_T, batch.reference_logp_T.masked_fill(~mask_T, 0.0))
+        value_T = value_T + config.beta * kl_T
+        slope_T = slope_T + config.beta * kl_slope_T
+    if config.entropy_bonus > 0:
+        value_T = value_T - config.entropy_bonus * batch.entropy_T.masked_fill(~mask_T, 0.0)
+    return PolicyLoss(
+        loss=(weight_T * value_T).sum(),
+        g_T=weight_T * slope_T,
+        h_T=weight_T * -config.entropy_bonus,
+        metrics=_metrics(batch, policy, mask_T),
+    )
+
+
+def _sum_over_sample(values_T: Tensor, batch: ResponseTokens) -> Tensor:
+    """Each token's entry is the sum over all tokens of its sample."""
+    sums_S = values_T.new_zeros(len(batch.advantages_S)).index_add(0, batch.sample_index_T, values_T)
+    return sums_S[batch.sample_index_T]
+
+
+@torch.no_grad()
+def _metrics(batch: ResponseTokens, policy: PolicyTerm, mask_T: Tensor) -> MetricSums:
+    """Token metrics; the names depend only on which tensors are present, so all micro-batches of a run have the same.
+
+    `ratio` and the clip shares are of the ratio that is clipped. `kl_old` is k3 of KL(old policy || policy).
+    `sampler_gap` is |trainer - sampler| log-prob under the sampling weights, and `sampler_error` its exp (NeMo-RL's
+    token_mult_prob_error).
+    """
+    sampling_logp_T = batch.logp_T if batch.old_logp_T is None else batch.old_logp_T
+    values = {
+        "ratio": policy.ratio_T,
+        "clip_low_share": policy.at_low_T,
+        "clip_high_share": policy.at_high_T,
+        "dual_clip_share": policy.at_dual_T,
+        "kl_old": kl_term("k3", sampling_logp_T, batch.logp_T)[0],
+    }
+    if batch.reference_logp_T is not None:
+        values["kl_reference"] = kl_term("k3", batch.logp_T, batch.reference_logp_T)[0]
+    if batch.entropy_T is not None:
+        values["entropy"] = batch.entropy_T
+    if batch.sampler_logp_T is not None:
+        gap_T = (sampling_logp_T - batch.sampler_logp_T).abs()
+        values |= {"sampler_gap": gap_T, "sampler_error": gap_T.exp()}
+    return sum_metrics(values, mask_T)
