@@ -1,0 +1,30 @@
+"""Configuration of the co-located engines: their layout, what they may hold, and how they sample."""
+
+from pydantic import Field
+
+from pivotrl.schema import Section
+
+
+class RolloutConfig(Section):
+    tensor: int = Field(1, ge=1)
+    """Tensor-parallel size of one engine. Ranks k * tensor to (k + 1) * tensor - 1 hold engine k."""
+    max_model_len: int = Field(4096, ge=2)
+    """Longest prompt and completion together, in tokens. Longer turns are left out of selection, and counted."""
+    max_new_tokens: int = Field(1024, ge=1)
+    """Tokens sampled for one action, at most."""
+    temperature: float = Field(1.0, ge=0)
+    """Sampling temperature in training. At 1 the log-probs kept are those that the tokens were drawn from."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Share of the probability mass that sampling keeps in training."""
+    kv_cache_gib: float = Field(1.0, gt=0)
+    """Key-value cache of each rank, in GiB. On a GPU, what is left beside the policy; on a CPU, 1 to 4."""
+    max_num_seqs: int = Field(256, ge=1)
+    """Sequences that one engine decodes at the same time."""
+    tool_parser: str = "hermes"
+    """vLLM's tool parser for the model's tool-call markup: hermes for Qwen, or any name that vLLM registers."""
+    reasoning_parser: str | None = None
+    """vLLM's reasoning parser (deepseek_r1, qwen3, ...) for models that think first; unset for those that do not."""
+    canary_tokens: int = Field(48, ge=8)
+    """Length of the fixed token sequence that both sides score after every refit."""
+    canary_tolerance: float = Field(2e-3, gt=0)
+    """Largest gap between a canary log-prob of the engine and the trainer's. 2e-3 suits float32; bfloat16 needs 0.15."""

@@ -1,0 +1,167 @@
+"""A vLLM engine inside every training process, and generation over all of them.
+
+Ranks [k * tensor, (k + 1) * tensor) hold engine k, tensor-parallel. All ranks of an engine run the same scheduler on
+the same requests (vLLM's `external_launcher`), so each of them has the results without a message.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch.distributed as dist
+
+from pivotrl.policy import device
+from pivotrl.rollout import environment
+from pivotrl.rollout.config import RolloutConfig
+from pivotrl.rollout.records import Request, Sample
+from pivotrl.rollout.split import engine_seed, split_requests
+
+__all__ = ["Engine", "Request", "Sample"]
+
+_CPU_BLOCK = 32  # the smallest that vLLM's CPU attention takes: finer prefix sharing than its default of 128
+_MIN_BATCHED_TOKENS = 4096
+
+
+class Engine:
+    """This rank's part of one co-located engine. Constructing it is collective over the whole world."""
+
+    def __init__(self, config: RolloutConfig, model_path: str, dtype: str, seed: int, world: Any = None):
+        """Load the model of a Hugging Face folder into vLLM.
+
+        Args:
+            config: the run's `rollout` section.
+            model_path: Hugging Face folder with weights and tokenizer.
+            dtype: "float32" or "bfloat16".
+            seed: of the engine; samples depend on their own requests' seeds only.
+            world: `policy.parallel.World` of the run; unset, torch.distributed's ranks, or this process alone.
+
+        Raises:
+            ValueError: `rollout.tensor` does not divide the ranks or the heads, or the folder holds no usable model.
+        """
+        self.config, self.model_path = config, str(model_path)
+        self._device = device.current()
+        self.rank, self.world_size, self.object_group = _join(world, self._device.backend)
+        if self.world_size % config.tensor:
+            raise ValueError(
+                f"rollout.tensor is {config.tensor}, which does not divide the {self.world_size} ranks that were "
+                "started: use a divisor, or start a multiple of it"
+            )
+        self.engine_index, self.engines = self.rank // config.tensor, self.world_size // config.tensor
+        environment.prepare()
+        from vllm import LLM
+
+        local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        with environment.ranks_in_environment(self.rank, local_rank), environment.uncompiled(self._device.kind):
+            self.llm = LLM(
+                self.model_path,
+                dtype=dtype,
+                seed=seed,
+                tensor_parallel_size=config.tensor,
+                distributed_executor_backend="external_launcher",
+                max_model_len=config.max_model_len,
+                max_num_seqs=config.max_num_seqs,
+                kv_cache_memory_bytes=int(config.kv_cache_gib * 2**30),
+                enable_prefix_caching=True,
+                logprobs_mode="raw_logprobs",
+                use_tqdm_on_load=False,
+                **self._platform_options(),
+            )
+        self.tokenizer = self.llm.get_tokenizer()
+
+    def _platform_options(self) -> dict[str, Any]:
+        if self._device.kind != "cpu":
+            return {}
+        # A request with a seed of its own whose prompt is computed in parts makes vLLM 0.32 rewind its generator, which
+        # a CPU generator cannot do ("CPU Generator does not use offset"): prompts are computed whole.
+        return {
+            "enforce_eager": True,
+            "block_size": _CPU_BLOCK,
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(_MIN_BATCHED_TOKENS, self.config.max_model_len),
+        }
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Sample]]:
+        """Samples of each request, in order, by this rank's engine alone (collective over the engine's ranks).
+
+        The same requests after `reset_prefix_cache` give the same tokens.
+
+        Raises:
+            ValueError: a prompt with its `max_tokens` is longer than `rollout.max_model_len`; the message has both.
+        """
+        from vllm import SamplingParams
+
+        self._check_lengths(requests)
+        params = [
+            SamplingParams(
+                n=request.n,
+                seed=engine_seed(request.seed),
+                temperature=request.temperature,
+                top_p=request.top_p,
+                max_tokens=request.max_tokens,
+                logprobs=0,
+                flat_logprobs=True,
+                detokenize=False,
+            )
+            for request in requests
+        ]
+        prompts = [{"prompt_token_ids": request.prompt_ids} for request in requests]
+        with environment.uncompiled(self._device.kind):
+            outputs = self.llm.generate(prompts, params, use_tqdm=False)
+        return [[_sample(completion) for completion in output.outputs] for output in outputs]
+
+    def generate_all(self, requests: Sequence[Request]) -> list[list[Sample]]:
+        """Samples of each request, in order, on every rank (collective over the world).
+
+        Args:
+            requests: the same list on every rank; each engine takes a share of about equal work.
+
+        Raises:
+            ValueError: as `generate`, on every rank and before anything is generated.
+        """
+        self._check_lengths(requests)
+        shares = split_requests(requests, self.engines)
+        mine = self.generate([requests[index] for index in shares[self.engine_index]])
+        if self.world_size == 1:
+            parts = [mine]
+        else:
+            first_rank_of_engine = self.rank % self.config.tensor == 0
+            gathered: list[Any] = [None] * self.world_size
+            dist.all_gather_object(gathered, mine if first_rank_of_engine else None, group=self.object_group)
+            parts = gathered[:: self.config.tensor]
+        results: list[list[Sample]] = [[] for _ in requests]
+        for share, part in zip(shares, parts, strict=True):
+            for index, samples in zip(share, part, strict=True):
+                results[index] = samples
+        return results
+
+    def reset_prefix_cache(self) -> None:
+        """Forget every cached prompt. Needed after any change of weights; `refit` does it."""
+        done = self.llm.reset_prefix_cache()
+        assert done, "the prefix cache cannot be reset while requests run"
+
+    def _check_lengths(self, requests: Sequence[Request]) -> None:
+        limit = self.config.max_model_len
+        for number, request in enumerate(requests):
+            if len(request.prompt_ids) + request.max_tokens > limit:
+                raise ValueError(
+                    f"request {number}: a prompt of {len(request.prompt_ids)} tokens with max_tokens "
+                    f"{request.max_tokens} does not fit rollout.max_model_len {limit}: raise it, or leave the turn out"
+                )
+
+
+def _sample(completion: Any) -> Sample:
+    flat = completion.logprobs
+    return Sample(list(completion.token_ids), flat.logprobs, completion.finish_reason)
+
+
+def _join(world: Any, backend: str) -> tuple[int, int, Any]:
+    """Rank, world size and the gloo group for Python objects; makes a group of one where there is none."""
+    if world is not None:
+        return world.rank, world.world_size, world.object_group
+    if not dist.is_initialized():
+        if "RANK" in os.environ:
+            dist.init_process_group(backend)
+        else:
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    group = dist.group.WORLD if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+    return dist.get_rank(), dist.get_world_size(), group

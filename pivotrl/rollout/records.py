@@ -1,0 +1,31 @@
+"""What goes into an engine and what comes out."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt to be continued `n` times."""
+
+    prompt_ids: list[int]
+    n: int
+    """Samples."""
+    seed: int
+    """Decides the samples together with the prompt; requests of different seeds draw unrelated noise."""
+    temperature: float
+    """0 is greedy."""
+    top_p: float
+    max_tokens: int
+    """Sampled tokens, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One continuation."""
+
+    token_ids: list[int]
+    """Sampled tokens, with the end token where it was sampled."""
+    logprobs: list[float]
+    """Log-prob of each sampled token under the model's own distribution: temperature 1, before top-p."""
+    finish: str
+    """`stop` where the end token was sampled, `length` where the tokens ran out."""

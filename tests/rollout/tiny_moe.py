@@ -1,0 +1,95 @@
+"""A random Qwen3-MoE of the demo's shape, with a tokenizer, as a Hugging Face folder; and transformers as the oracle."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+VOCABULARY = 640
+END = "<|im_end|>"
+
+
+def save_tokenizer(folder: Path) -> None:
+    """A byte-level BPE tokenizer of at most `VOCABULARY` tokens, with a chat template and tool-call markup."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers.trainers import BpeTrainer
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = BpeTrainer(
+        vocab_size=VOCABULARY - 8,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|endoftext|>", "<|im_start|>", END],
+    )
+    tokenizer.train_from_iterator(['{"name": "get_order", "arguments": {"id": "w1"}}'], trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token="<|endoftext|>")
+    fast.add_tokens(["<tool_call>", "</tool_call>", "<think>", "</think>"])
+    fast.chat_template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    )
+    fast.save_pretrained(folder)
+
+
+def save_moe(folder: Path, seed: int = 0, **changes: object) -> torch.nn.Module:
+    """Write a Qwen3-MoE of the demo's shape (4 layers, hidden 128, 8 experts, top-2, 1.15 M parameters), float32."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "moe_intermediate_size": 64,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "norm_topk_prob": True,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": False,
+        "eos_token_id": 2,
+        "bos_token_id": None,
+    }
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**(sizes | changes))).eval()
+    spread(model, seed)
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
+    return model
+
+
+def spread(model: torch.nn.Module, seed: int) -> None:
+    """Random weights under which every part matters: norms away from one, peaked logits, routers that choose."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            parameter.copy_(1 + 0.1 * noise if "norm" in name else 0.1 * noise)
+
+
+class TransformersPolicy:
+    """A transformers model with the two methods of `policy.step.Policy` that a refit uses."""
+
+    def __init__(self, model: torch.nn.Module):
+        self.model = model
+
+    def export(self, stack_experts: bool = False) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor by its checkpoint name; an MoE layer's experts as two stacked tensors."""
+        assert stack_experts
+        for name, tensor in self.model.state_dict().items():
+            yield name, tensor
+
+    def score(self, token_ids: list[int]) -> Tensor:
+        """Log-prob of every token after the first: float32 [len(token_ids) - 1]."""
+        return log_probs(self.model, token_ids)
+
+
+def log_probs(model: torch.nn.Module, token_ids: list[int]) -> Tensor:
+    """Log-prob of every token after the first under transformers: float32 [len(token_ids) - 1]."""
+    ids = torch.tensor([token_ids])
+    with torch.no_grad():
+        logits = model(ids).logits[0, :-1].float()
+    return logits.log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
