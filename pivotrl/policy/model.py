@@ -34,7 +34,6 @@ def transformer_config(
             "moe_router_dtype": "fp32",
             "moe_router_load_balancing_type": "none",
             "moe_aux_loss_coeff": 0.0,
-            "moe_token_dispatcher_type": "alltoall",
             "moe_grouped_gemm": device.current().transformer_engine,
             "moe_permute_fusion": device.current().transformer_engine,
         }
@@ -62,6 +61,8 @@ def transformer_config(
         expert_model_parallel_size=parallel.expert,
         expert_tensor_parallel_size=parallel.expert_tensor,
         sequence_parallel=parallel.sequence_parallel,
+        # also for dense models: the other dispatchers refuse variable lengths
+        moe_token_dispatcher_type="alltoall",
         # packed rows have lengths of their own, which pipeline stages must tell each other
         variable_seq_lengths=parallel.pipeline > 1,
         params_dtype=dtype,
@@ -123,6 +124,11 @@ def build_model(
             pre_process=parallel_state.is_pipeline_first_stage(),
             post_process=parallel_state.is_pipeline_last_stage(),
         )
+    for name, parameter in model.named_parameters():
+        if ".experts." in name:
+            # Reduce over the expert-data-parallel group. Megatron marks them so only where expert > 1; at expert 1 and
+            # expert_tensor != tensor each tensor rank would keep the gradient of its own tokens, without an error.
+            parameter.allreduce = False
     return [model.to(device.current().torch_device)]
 
 

@@ -24,6 +24,7 @@ from megatron.core.distributed import (  # noqa: E402
     DistributedDataParallelConfig,
     finalize_model_grads,
 )
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer  # noqa: E402
 from megatron.core.packed_seq_params import PackedSeqParams  # noqa: E402
 from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
 from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region  # noqa: E402
@@ -91,6 +92,17 @@ def grad_error(core, arch, expected: dict) -> float:
     return max((live.main_grad - values).abs().max().item() for _, live, values in local_tensors(core, arch, expected))
 
 
+def norm_error(model, expected: dict) -> float:
+    """Relative error of the norm that Megatron's optimizer would clip by: it must count every weight once."""
+    config = OptimizerConfig(optimizer="adam", lr=1.0, params_dtype=torch.float32)
+    optimizer = get_megatron_optimizer(config, [model])
+    optimizer.prepare_grads()
+    true = sum(grad.double().square().sum() for grad in expected.values()).sqrt().item()
+    error = abs(optimizer.get_grad_norm() / true - 1)
+    optimizer.zero_grad()
+    return error
+
+
 def check(folder: str, layout: dict) -> dict:
     arch = Architecture.from_hf(folder)
     chosen = ParallelConfig(**layout)
@@ -115,6 +127,7 @@ def check(folder: str, layout: dict) -> dict:
     for row, output in zip(mine, logits, strict=False):
         errors["logits"] = max(errors["logits"], (output[:length] - reference["logits"][row]).abs().max().item())
     errors["grads"] = grad_error(core, arch, reference["grads"])
+    errors["grad_norm"] = norm_error(model, reference["grads"])
 
     batch = packed_batch(reference, chosen.tensor)
     for output in run(model, world, [batch]):
