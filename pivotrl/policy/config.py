@@ -11,7 +11,7 @@ class ModelConfig(Section):
     path: str
     """Hugging Face folder of the policy: config.json, tokenizer, safetensors."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    """Type of the weights in forward and backward and in the engine. bfloat16 keeps fp32 main weights in the optimizer."""
+    """Type of the weights, in the trainer and in the engine. bfloat16 keeps fp32 main weights in the optimizer."""
     chat_template: str | None = None
     """Jinja file used instead of the tokenizer's own chat template."""
     recompute: bool = False

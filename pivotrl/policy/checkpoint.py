@@ -1,0 +1,110 @@
+"""Checkpoints of a training run: Megatron's `torch_dist` format, written whole or not at all, resumed from the newest.
+
+A run's `checkpoints/` folder holds `step_000020/` with the sharded state and `run.json`, and `latest` with the name of
+the newest complete one, which moves only after every rank has written.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import torch.distributed as dist
+
+from pivotrl.policy import device, torch_adam
+from pivotrl.policy.step import Policy
+
+_OPTIMIZER_METADATA = {"distrib_optim_sharding_type": "fully_reshardable", "chained_optim_avoid_prefix": True}
+
+
+def save(policy: Policy, folder: Path, step: int, keep: int) -> Path:
+    """Write weights and optimizer state after `step` finished steps (collective), and drop all but `keep` checkpoints.
+
+    Returns:
+        The checkpoint's folder.
+    """
+    from megatron.core import dist_checkpointing
+
+    target = folder / f"step_{step:06d}"
+    partial = folder / f"step_{step:06d}.partial"
+    if policy.world.rank == 0:
+        for leftover in (target, partial):
+            shutil.rmtree(leftover, ignore_errors=True)
+        partial.mkdir(parents=True)
+    _barrier(policy)
+    with device.scope():
+        dist_checkpointing.save(_sharded_state(policy, is_loading=False), str(partial))
+    _barrier(policy)
+    if policy.world.rank == 0:
+        (partial / "run.json").write_text(json.dumps({"step": step, "config": policy.config.model_dump(mode="json")}))
+        partial.rename(target)
+        _write_atomically(folder / "latest", target.name)
+        for old in sorted(folder.glob("step_??????"))[:-keep]:
+            shutil.rmtree(old)
+    _barrier(policy)
+    return target
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest complete checkpoint of a run, or None where there is none.
+
+    Raises:
+        ValueError: `latest` names a checkpoint that is not there or not whole.
+    """
+    marker = folder / "latest"
+    if not marker.exists():
+        return None
+    target = folder / marker.read_text().strip()
+    for needed in ("run.json", ".metadata", "common.pt"):
+        if not (target / needed).exists():
+            raise ValueError(
+                f"{target / needed} is missing, but {marker} names this checkpoint; "
+                f"put the file back, write an older checkpoint's name into {marker}, or choose another output folder"
+            )
+    return target
+
+
+def load(policy: Policy, target: Path) -> int:
+    """Read weights and optimizer state into the policy (collective).
+
+    Returns:
+        The number of finished steps.
+
+    Raises:
+        ValueError: a file of the checkpoint is missing or unreadable (it is named).
+    """
+    from megatron.core import dist_checkpointing
+
+    with device.scope():
+        torch_adam.init_state(policy.optimizer)
+        torch_adam.patch_distributed_load()
+        try:
+            state = dist_checkpointing.load(_sharded_state(policy, is_loading=True), str(target))
+        except (OSError, RuntimeError, KeyError, EOFError, dist_checkpointing.core.CheckpointingException) as error:
+            raise ValueError(
+                f"{target}: this checkpoint cannot be read: {' '.join(str(error).split())[:400]}"
+            ) from error
+        policy.model.load_state_dict(state["model"])
+        policy.optimizer.load_state_dict(state["optimizer"])
+        torch_adam.unalias_steps(policy.optimizer)
+    return json.loads((target / "run.json").read_text())["step"]
+
+
+def _sharded_state(policy: Policy, is_loading: bool) -> dict:
+    model = policy.model.sharded_state_dict()
+    optimizer = policy.optimizer.sharded_state_dict(model, is_loading=is_loading, metadata=_OPTIMIZER_METADATA)
+    return {"model": model, "optimizer": optimizer}
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _barrier(policy: Policy) -> None:
+    if policy.world.world_size > 1:
+        dist.barrier(group=policy.world.object_group)

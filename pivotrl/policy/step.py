@@ -1,0 +1,296 @@
+"""The policy: a Megatron-Core model with its optimizer, scored and updated on packed micro-batches.
+
+One denominator for the whole global batch is computed before the first micro-batch, and Megatron neither averages over
+micro-batches nor over data-parallel ranks (`calculate_per_token_loss`), so the gradient is the same on every layout.
+
+Legend: N = response tokens of a micro-batch, T = its tokens, V = vocabulary entries of this tensor-parallel rank.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from pivotrl.config import RunConfig
+from pivotrl.objective.loss import ResponseTokens, global_denominator, policy_loss
+from pivotrl.objective.metrics import MetricSums, mean_metrics
+from pivotrl.objective.vocab import vocab_parallel_logprob
+from pivotrl.policy import device
+from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.model import build_model
+from pivotrl.policy.packing import MicroBatch, Sample, assign, pack
+from pivotrl.policy.parallel import World
+from pivotrl.policy.weights import Exporter, load_hf
+
+LossFunction = Callable[[MicroBatch, Tensor], tuple[Tensor, object]]
+
+
+class Policy:
+    """The model under training on this rank, and everything that every rank must do together with it."""
+
+    def __init__(self, config: RunConfig, world: World):
+        """Build the model on this rank's layout, load the Hugging Face weights and make the optimizer.
+
+        Raises:
+            ValueError: the model folder is unreadable or of another architecture, or the layout does not fit it.
+        """
+        self.config, self.world = config, world
+        self.arch = Architecture.from_hf(config.model.path)
+        with device.scope():
+            self.model = build_model(self.arch, config.parallel, config.model.dtype, recompute=config.model.recompute)[
+                0
+            ]
+            load_hf(self.model, self.arch, config.model.path)
+            if config.model.freeze_router:
+                for name, parameter in self.model.named_parameters():
+                    parameter.requires_grad_(".router." not in name)
+            self._make_trainable()
+        self._exporter = Exporter(self.model, self.arch)
+        self._reference = self._snapshot() if config.objective.beta > 0 else None
+
+    def _make_trainable(self) -> None:
+        from megatron.core.distributed import (
+            DistributedDataParallel,
+            DistributedDataParallelConfig,
+            finalize_model_grads,
+        )
+        from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer, get_standard_config_overrides
+        from megatron.core.transformer.module import Float16Module
+
+        chosen, half = self.config.optimizer, self.config.model.dtype == "bfloat16"
+        model_config = self.model.config
+        model_config.calculate_per_token_loss = True  # sums over micro-batches and ranks: the denominator is ours
+        model_config.variable_seq_lengths = True
+        model_config.finalize_model_grads_func = lambda model, num_tokens, **groups: finalize_model_grads(
+            model, **groups
+        )
+        wrapped = Float16Module(model_config, self.model) if half else self.model
+        self.ddp = DistributedDataParallel(
+            model_config,
+            DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=chosen.distributed),
+            wrapped,
+        )
+        self.ddp.broadcast_params()
+        megatron_config = OptimizerConfig(
+            optimizer="adam",
+            lr=chosen.lr,
+            weight_decay=chosen.weight_decay,
+            adam_beta1=chosen.beta1,
+            adam_beta2=chosen.beta2,
+            adam_eps=chosen.eps,
+            clip_grad=chosen.clip_grad,
+            bf16=half,
+            params_dtype=torch.bfloat16 if half else torch.float32,
+            use_distributed_optimizer=chosen.distributed,
+        )
+        overrides = get_standard_config_overrides(megatron_config)
+        self.optimizer = get_megatron_optimizer(megatron_config, [self.ddp], config_overrides=overrides)
+        model_config.grad_scale_func = self.optimizer.scale_loss
+
+    # ------------------------------------------------------------------ scoring
+
+    def log_probs(self, samples: Sequence[Sample]) -> list[Tensor]:
+        """Log-probs of every sample's response tokens under the current weights (collective).
+
+        Returns:
+            On every rank, for each sample in order, a float32 CPU tensor [len(response_ids)].
+        """
+        plan = assign(samples, self.config.training.micro_batch_tokens, self.world.dp_size)[self.world.dp_rank]
+
+        def keep(batch: MicroBatch, logits_TV: Tensor) -> tuple[Tensor, object]:
+            logp_N, _ = self._token_log_probs(batch, logits_TV)
+            return logp_N.sum(), (batch.sample_N.cpu(), logp_N.detach().float().cpu())
+
+        with torch.no_grad():
+            outputs = self._run(samples, plan, keep, forward_only=True)
+        found: dict[int, Tensor] = {}
+        for part in self._gather(outputs):
+            for sample_N, logp_N in part:
+                for index in sample_N.unique().tolist():
+                    found[index] = logp_N[sample_N == index]
+        return [found.get(index, torch.zeros(0)) for index in range(len(samples))]
+
+    def score(self, token_ids: Sequence[int]) -> Tensor:
+        """Log-prob of every token after the first, given those before it: float32 [len(token_ids) - 1] (collective)."""
+        return self.log_probs([Sample(token_ids[:1], token_ids[1:])])[0]
+
+    def reference_log_probs(self, samples: Sequence[Sample]) -> list[Tensor]:
+        """As `log_probs`, under the weights that the run started from (kept only where objective.beta > 0)."""
+        assert self._reference is not None, "the reference is kept only where objective.beta > 0"
+        current = self._snapshot()
+        self._restore(self._reference)
+        try:
+            return self.log_probs(samples)
+        finally:
+            self._restore(current)
+
+    # ------------------------------------------------------------------ training
+
+    def train_step(self, samples: Sequence[Sample], step: int) -> dict[str, float]:
+        """One optimizer update, or `training.updates_per_batch` of them, on a global batch (collective).
+
+        Samples whose advantage is zero are left out of the passes where no other term of the loss could reach them;
+        they still count in the denominator, so the gradient is that of the whole batch.
+
+        Args:
+            samples: the global batch, the same list on every rank.
+            step: index of the step, which sets the learning rate.
+
+        Returns:
+            The objective's metrics, loss, gradient norm and learning rate, equal on every rank.
+        """
+        objective_config = self.config.objective
+        denominator = global_denominator(objective_config, [len(sample.response_ids) for sample in samples])
+        if objective_config.beta == 0 and objective_config.entropy_bonus == 0:
+            samples = [sample for sample in samples if sample.advantage != 0]
+        old = self.log_probs(samples) if self.config.training.updates_per_batch > 1 else None
+        reference = self.reference_log_probs(samples) if objective_config.beta > 0 else None
+        metrics: dict[str, float] = {}
+        for _ in range(self.config.training.updates_per_batch):
+            metrics = self.update(samples, step, denominator, old, reference)
+        return metrics
+
+    def gradients(
+        self,
+        samples: Sequence[Sample],
+        denominator: float,
+        old: Sequence[Tensor] | None = None,
+        reference: Sequence[Tensor] | None = None,
+    ) -> dict[str, float]:
+        """Leave the objective's gradient in every parameter's `main_grad`, reduced over ranks; returns the metrics."""
+        plan = assign(samples, self.config.training.micro_batch_tokens, self.world.dp_size)[self.world.dp_rank]
+        with device.scope():
+            self.ddp.zero_grad_buffer()
+            self.optimizer.zero_grad()
+        loss = partial(self._loss, samples, denominator, old, reference)
+        parts = [part for rank in self._gather(self._run(samples, plan, loss)) for part in rank]
+        # Without a sample there is no token to take a mean over: the loss and its gradient are zero.
+        metrics = mean_metrics([sums for _, sums in parts]) if samples else {}
+        return metrics | {"loss": sum(value for value, _ in parts)}
+
+    def update(
+        self,
+        samples: Sequence[Sample],
+        step: int,
+        denominator: float,
+        old: Sequence[Tensor] | None = None,
+        reference: Sequence[Tensor] | None = None,
+    ) -> dict[str, float]:
+        """One optimizer step down the gradient of `gradients`; its metrics, with grad_norm (before clipping) and lr."""
+        metrics = self.gradients(samples, denominator, old, reference)
+        chosen = self.config.optimizer
+        lr = chosen.lr * min(1.0, (step + 1) / (chosen.warmup_steps + 1))
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+            group["weight_decay"] = chosen.weight_decay * group["wd_mult"]
+        with device.scope():
+            _, grad_norm, _ = self.optimizer.step()
+        return metrics | {"grad_norm": float(grad_norm), "lr": lr}
+
+    def _loss(
+        self,
+        samples: Sequence[Sample],
+        denominator: float,
+        old: Sequence[Tensor] | None,
+        reference: Sequence[Tensor] | None,
+        batch: MicroBatch,
+        logits_TV: Tensor,
+    ) -> tuple[Tensor, tuple[float, MetricSums]]:
+        logp_N, entropy_N = self._token_log_probs(batch, logits_TV)
+        indices, sample_index_N = batch.sample_N.unique(return_inverse=True)  # sorted, as the micro-batch is packed
+
+        def per_token(rows: Sequence[Sequence[float] | Tensor]) -> Tensor:
+            """The micro-batch's rows of a list with one row of numbers per sample, end to end."""
+            mine = [torch.as_tensor(rows[index], dtype=torch.float32) for index in indices.tolist()]
+            return torch.cat(mine).to(logp_N.device) if mine else logp_N.new_zeros(0)
+
+        # The engine reports log-probs at temperature 1; at another they are of another distribution than the trainer's.
+        untempered = self.config.rollout.temperature == 1
+        result = policy_loss(
+            self.config.objective,
+            ResponseTokens(
+                logp_T=logp_N,
+                sample_index_T=sample_index_N,
+                advantages_S=logp_N.new_tensor([samples[index].advantage for index in indices.tolist()]),
+                old_logp_T=None if old is None else per_token(old),
+                reference_logp_T=None if reference is None else per_token(reference),
+                sampler_logp_T=per_token([sample.sampler_log_probs for sample in samples]) if untempered else None,
+                entropy_T=entropy_N,
+            ),
+            denominator,
+        )
+        # A dummy micro-batch keeps its graph, so that its rank takes part in every collective of the backward pass.
+        return result.loss + 0.0 * logits_TV.sum(), (result.loss.item(), result.metrics)
+
+    # ------------------------------------------------------------------ weights
+
+    def export(self, stack_experts: bool = False) -> Iterator[tuple[str, Tensor]]:
+        """Every weight under its Hugging Face name, whole, on every rank (collective); see `weights.Exporter`."""
+        return self._exporter.tensors(stack_experts)
+
+    def _snapshot(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.model.parameters()]
+
+    def _restore(self, snapshot: list[Tensor]) -> None:
+        with torch.no_grad():
+            for parameter, saved in zip(self.model.parameters(), snapshot, strict=True):
+                parameter.copy_(saved)
+
+    # ------------------------------------------------------------------ passes
+
+    def _token_log_probs(self, batch: MicroBatch, logits_TV: Tensor) -> tuple[Tensor, Tensor]:
+        return vocab_parallel_logprob(
+            logits_TV[batch.logit_index_N],
+            batch.target_N,
+            self.world.tp_group,
+            temperature=self.config.rollout.temperature,
+        )
+
+    def _run(
+        self, samples: Sequence[Sample], plan: list[list[int]], loss: LossFunction, forward_only: bool = False
+    ) -> list:
+        """Run the pipeline schedule over this rank's micro-batches; what `loss` reports, on last stages, in order."""
+        from megatron.core.packed_seq_params import PackedSeqParams
+        from megatron.core.pipeline_parallel import get_forward_backward_func
+
+        multiple_of = self.config.parallel.tensor
+        batches = [pack(samples, indices, multiple_of, device.current().torch_device) for indices in plan]
+
+        def forward_step(iterator: Iterator[MicroBatch], model: torch.nn.Module):
+            batch = next(iterator)
+            packed = PackedSeqParams(
+                qkv_format="thd",
+                cu_seqlens_q=batch.cu_seqlens,
+                cu_seqlens_kv=batch.cu_seqlens,
+                max_seqlen_q=batch.max_seqlen,
+                max_seqlen_kv=batch.max_seqlen,
+            )
+            output = model(batch.input_ids, batch.position_ids, None, packed_seq_params=packed)
+
+            def finish(logits_1TV: Tensor):
+                value, report = loss(batch, logits_1TV[0])
+                return value, torch.ones((), dtype=torch.int, device=value.device), report
+
+            return output, finish
+
+        with device.scope():
+            return get_forward_backward_func()(
+                forward_step_func=forward_step,
+                data_iterator=iter(batches),
+                model=[self.ddp],
+                num_microbatches=len(batches),
+                seq_length=max(batch.input_ids.shape[1] for batch in batches),
+                micro_batch_size=1,
+                forward_only=forward_only,
+            )
+
+    def _gather(self, outputs: list) -> list[list]:
+        """Each data-parallel rank's last-stage outputs, once, in rank order, on every rank."""
+        mine = outputs if self.world.is_last_stage and self.world.tp_rank == 0 else None
+        if self.world.world_size == 1:
+            return [outputs]
+        everyone: list = [None] * self.world.world_size
+        dist.all_gather_object(everyone, mine, group=self.world.object_group)
+        return [part for part in everyone if part is not None]
