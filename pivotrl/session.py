@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from pivotrl.config import RunConfig
+from pivotrl.pivots.score import Scorer
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.parallel import World, check_layout, initialize
 from pivotrl.policy.step import Policy
@@ -11,7 +12,6 @@ from pivotrl.rollout.engine import Engine
 from pivotrl.rollout.parsing import ActionParser
 from pivotrl.rollout.refit import refit
 from pivotrl.trajectories.template import ChatTemplate
-from pivotrl.verifiers.base import Verifier, build_verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +22,24 @@ class Session:
     engine: Engine
     template: ChatTemplate
     parser: ActionParser
-    verifier: Verifier
+    scorer: Scorer
 
 
 def open_session(config: RunConfig) -> Session:
-    """Join the process group, build the policy and the co-located engine, and prove that they agree (collective).
+    """Build the policy and its co-located engine in this process, and prove that they agree (collective).
+
+    What can be known to be wrong before a process group starts is found before it starts.
 
     Raises:
-        ValueError: the layout, the model folder or the chat template cannot be used; no process group is left open
-            for errors that can be known before it starts.
+        ValueError: the layout, the model folder, the chat template, a parser or the verifier cannot be used.
+        RefitError: the engine does not give the policy's log-probs.
     """
-    arch = Architecture.from_hf(config.model.path)
-    check_layout(config.parallel, arch, int(os.environ.get("WORLD_SIZE", "1")))
-    verifier = build_verifier(config.verifier)
+    check_layout(config.parallel, Architecture.from_hf(config.model.path), int(os.environ.get("WORLD_SIZE", "1")))
     template = ChatTemplate(config.model.path, config.model.chat_template)
+    parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
+    scorer = Scorer(config.verifier, parser, template)
     world = initialize(config.parallel, config.seed)
     policy = Policy(config, world)
     engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed, world)
     refit(policy, engine)
-    parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
-    return Session(config, world, policy, engine, template, parser, verifier)
+    return Session(config, world, policy, engine, template, parser, scorer)

@@ -1,6 +1,14 @@
-"""Train a policy on its pivots: python -m pivotrl.train --config CONFIG [section.key=value ...] (under torchrun)."""
+"""Train a policy on its pivots.
+
+    torchrun --nproc-per-node N -m pivotrl.train --config CONFIG [section.key=value ...]
+
+Reads `OUTPUT/pivots/pivots.jsonl`, which tools/select_pivots.py wrote; started again, it continues from the newest
+checkpoint in `OUTPUT/checkpoints`.
+"""
 
 import argparse
+import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,56 +18,75 @@ if TYPE_CHECKING:
 
 
 def train(session: "Session") -> None:
-    """Run the loop from the newest checkpoint, or from the start, to `training.steps`.
+    """Run the loop from the newest checkpoint, or from the start, to `training.steps` (collective).
 
     Raises:
         ValueError: the run folder has no pivots, or a checkpoint cannot be read.
-        RefitError: the engine's weights are not the policy's.
+        RefitError: after a step, the engine's weights were not the policy's.
     """
-    from pivotrl.objective.advantage import group_advantages
+    from pivotrl import collect
+    from pivotrl.config import save_config
+    from pivotrl.pivots.sampler import PivotSampler
     from pivotrl.policy import checkpoint
     from pivotrl.rollout.refit import refit
-    from pivotrl.rollout.step import judge, sample, to_batch
-    from pivotrl.pivots.sampler import PivotSampler
     from pivotrl.telemetry.metrics import MetricsWriter, PhaseTimer
 
-    config, policy, engine = session.config, session.policy, session.engine
-    run = Path(config.output)
+    config, policy, engine, rank = session.config, session.policy, session.engine, session.world.rank
+    run, steps = Path(config.output), config.training.steps
     sampler = PivotSampler.from_folder(run / "pivots", config.training.pivots_per_step, config.seed)
-    start = checkpoint.resume(policy, run / "checkpoints") if config.checkpoint.resume else 0
+    start = checkpoint.resume(policy, run / "checkpoints")
     if start:
         refit(policy, engine)
-    with MetricsWriter(run, config.telemetry, session.world.rank, start) as writer:
-        for step in range(start, config.training.steps):
+    if rank == 0:
+        save_config(config, run / "config.yaml")
+    with MetricsWriter(run, config.telemetry, rank, start, steps) as writer:
+        for step in range(start, steps):
             timer = PhaseTimer()
             with timer.phase("rollout"):
                 pivots = sampler.batch(step)
-                groups = sample(session, pivots, step)
+                samples = collect.sample(session, pivots, step)
             with timer.phase("verify"):
-                rewards = judge(session, pivots, groups)
-                advantages = group_advantages(rewards)
+                groups = collect.judge(session, pivots, samples)
+                batch = collect.make_batch(session, groups)
             with timer.phase("train"):
-                batch = to_batch(pivots, groups, advantages)
-                metrics = policy.train_step(batch, step)
+                learned = policy.train_step(batch, step)
             with timer.phase("refit"):
                 proof = refit(policy, engine)
             with timer.phase("save"):
                 checkpoint.save_if_due(policy, run / "checkpoints", step + 1)
-            writer.write(step)
+            if step == 0 and rank == 0:
+                (run / "examples.json").write_text(json.dumps(collect.examples(session, groups), indent=1))
+            seconds = timer.with_total()
+            writer.write(step, collect.describe(groups) | learned | proof.metrics() | rates(groups, seconds), seconds)
+
+
+def rates(groups: list, seconds: dict[str, float]) -> dict[str, float]:
+    """Tokens per second: of the whole step (prompts and responses), and sampled by the engines."""
+    responses = sum(len(sample.token_ids) for group in groups for sample in group.samples)
+    prompts = sum(len(group.pivot.prompt_ids) * len(group.samples) for group in groups)
+    return {
+        "tokens_per_second": (prompts + responses) / seconds["total"],
+        "sampled_per_second": responses / seconds["rollout"],
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="pivotrl.train", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", required=True, help="YAML file of the run")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
     arguments = parser.parse_args()
+
     from pivotrl.config import load_config
-    from pivotrl.session import open_session
 
     try:
-        train(open_session(load_config(arguments.config, arguments.overrides)))
+        config = load_config(arguments.config, arguments.overrides)
+
+        from pivotrl.session import open_session
+
+        train(open_session(config))
     except ValueError as error:
-        print(f"pivotrl.train: {error}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":
+            print(f"pivotrl.train: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -17,6 +17,34 @@ from pivotrl.policy.step import Policy
 _OPTIMIZER_METADATA = {"distrib_optim_sharding_type": "fully_reshardable", "chained_optim_avoid_prefix": True}
 
 
+def resume(policy: Policy, folder: Path) -> int:
+    """Load the run's newest checkpoint where there is one (collective).
+
+    Returns:
+        The number of finished steps; 0 without a checkpoint.
+
+    Raises:
+        ValueError: the checkpoint cannot be read, or `checkpoint.resume` is false and there are checkpoints that a new
+            run would overwrite.
+    """
+    target = newest(folder)
+    if target is None:
+        return 0
+    if not policy.config.checkpoint.resume:
+        raise ValueError(
+            f"checkpoint.resume is false, but {folder} holds checkpoints of an earlier run: "
+            "choose another output folder, or remove them"
+        )
+    return load(policy, target)
+
+
+def save_if_due(policy: Policy, folder: Path, step: int) -> None:
+    """Save after `step` finished steps if that is a multiple of `checkpoint.every`, or the last step."""
+    due = policy.config.checkpoint.every
+    if step == policy.config.training.steps or (due and step % due == 0):
+        save(policy, folder, step, policy.config.checkpoint.keep)
+
+
 def save(policy: Policy, folder: Path, step: int, keep: int) -> Path:
     """Write weights and optimizer state after `step` finished steps (collective), and drop all but `keep` checkpoints.
 

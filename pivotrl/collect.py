@@ -1,0 +1,115 @@
+"""One step's experience: sample a group at each pivot, judge every action, make the trainer's batch of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from pivotrl.objective.advantage import group_advantages
+from pivotrl.policy import packing
+from pivotrl.rollout.records import Request, Sample
+from pivotrl.session import Session
+from pivotrl.trajectories.ids import stable_hash
+from pivotrl.trajectories.records import Pivot
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The samples of one draw of one pivot. Two draws with equal prompts are two groups."""
+
+    pivot: Pivot
+    samples: list[Sample]
+    rewards: list[float]
+    reasons: list[str]
+
+    @property
+    def has_signal(self) -> bool:
+        return min(self.rewards) < max(self.rewards)
+
+
+def sample(session: Session, pivots: Sequence[Pivot], step: int) -> list[list[Sample]]:
+    """`training.group_size` actions at each pivot from the engine's weights, on every rank (collective).
+
+    Each request's seed follows from the run's seed, the step and the pivot's id, so a resumed run draws the same.
+    """
+    config = session.config
+    return session.engine.generate_all(
+        [
+            Request(
+                prompt_ids=pivot.prompt_ids,
+                n=config.training.group_size,
+                seed=stable_hash("train", config.seed, step, pivot.id) % 2**31,
+                temperature=config.rollout.temperature,
+                top_p=config.rollout.top_p,
+                max_tokens=config.rollout.max_new_tokens,
+            )
+            for pivot in pivots
+        ]
+    )
+
+
+def judge(session: Session, pivots: Sequence[Pivot], samples: Sequence[list[Sample]]) -> list[Group]:
+    """Verdicts of every sample on every rank; each rank judges its share of the groups (collective)."""
+    rank, world_size = session.world.rank, session.world.world_size
+    mine = [
+        [session.scorer.verdict(pivot.turn, item.token_ids) for item in group]
+        for pivot, group in list(zip(pivots, samples, strict=True))[rank::world_size]
+    ]
+    shares: list[Any] = [mine]
+    if world_size > 1:
+        shares = [None] * world_size
+        dist.all_gather_object(shares, mine, group=session.world.object_group)
+    groups = []
+    for index, (pivot, group) in enumerate(zip(pivots, samples, strict=True)):
+        verdicts = shares[index % world_size][index // world_size]
+        groups.append(Group(pivot, group, [v.reward for v in verdicts], [v.reason for v in verdicts]))
+    return groups
+
+
+def make_batch(session: Session, groups: Sequence[Group]) -> list[packing.Sample]:
+    """Every sample with its prompt and its advantage within its group, group by group."""
+    objective = session.config.objective
+    rewards_N = torch.tensor([reward for group in groups for reward in group.rewards], dtype=torch.float64)
+    group_N = [index for index, group in enumerate(groups) for _ in group.samples]
+    advantages = iter(group_advantages(rewards_N, group_N, objective.advantage, objective.advantage_epsilon).tolist())
+    return [
+        packing.Sample(group.pivot.prompt_ids, item.token_ids, item.logprobs, next(advantages))
+        for group in groups
+        for item in group.samples
+    ]
+
+
+def describe(groups: Sequence[Group]) -> dict[str, float]:
+    """Metrics of a step's experience: mean reward, share of groups with signal, lengths, share cut off by the limit."""
+    samples = [item for group in groups for item in group.samples]
+    rewards = [reward for group in groups for reward in group.rewards]
+    tokens = sum(len(item.token_ids) for item in samples)
+    return {
+        "reward": sum(rewards) / len(rewards),
+        "signal_share": sum(group.has_signal for group in groups) / len(groups),
+        "samples": len(samples),
+        "response_tokens": tokens,
+        "response_length": tokens / len(samples),
+        "cut_off_share": sum(item.finish == "length" for item in samples) / len(samples),
+        "prompt_tokens": sum(len(group.pivot.prompt_ids) * len(group.samples) for group in groups),
+    }
+
+
+def examples(session: Session, groups: Sequence[Group], count: int = 6) -> list[dict[str, Any]]:
+    """Turns to read in the report: the prompt's end, the expert's action, one failing and one succeeding sample."""
+    rows = []
+    for group in [group for group in groups if group.has_signal][:count]:
+        ranked = sorted(range(len(group.samples)), key=lambda index: group.rewards[index])
+        rows.append(
+            {
+                "id": group.pivot.id,
+                "prompt": session.template.decode(group.pivot.prompt_ids[-160:]),
+                "expert": group.pivot.turn.expert,
+                "failing": session.template.decode(group.samples[ranked[0]].token_ids),
+                "failing_reason": group.reasons[ranked[0]],
+                "succeeding": session.template.decode(group.samples[ranked[-1]].token_ids),
+            }
+        )
+    return rows
