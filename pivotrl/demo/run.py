@@ -1,0 +1,162 @@
+"""The demo: from expert trajectories to a better agent and a report, on two CPU processes.
+
+    torchrun --nproc-per-node 2 -m pivotrl.demo.run [seed=1] [section.key=value ...]          (bash tools/demo.sh)
+
+One run is: write trajectories, measure the base model, select pivots, train, measure again, export, report. All of it
+goes through the functions that the commands of a real run call. A run that was killed is continued; the folder of one
+that finished is moved aside.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pivotrl.config import RunConfig
+    from pivotrl.session import Session
+
+TRAIN_TASKS, HELDOUT_TASKS = 100, 128
+"""Trajectories written, of which a share is held out; live tasks, of another stream."""
+
+
+def run(config: "RunConfig") -> dict[str, Any]:
+    """The whole demo (collective).
+
+    Returns:
+        The summary that `summary.json` holds, on every rank.
+    """
+    from pivotrl.pivots.selection import select_pivots
+    from pivotrl.session import open_session
+    from pivotrl.telemetry.report import write_report
+    from pivotrl.train import train
+
+    folder, started = Path(config.output), time.perf_counter()
+    seconds: dict[str, float] = {}
+
+    def lap(name: str) -> None:
+        seconds[name] = round(time.perf_counter() - started - sum(seconds.values()), 1)
+
+    session = open_session(config)
+    is_main = session.world.rank == 0
+    lap("start")
+    evaluation = {"base": measured(session, folder / "evaluation_base.json")}
+    lap("measure the base")
+    selection = select_pivots(config, session.engine, session.parser, session.template, folder / "pivots")
+    lap("select pivots")
+    train(session)
+    lap("train")
+    evaluation["trained"] = measured(session, folder / "evaluation_trained.json")
+    lap("measure again")
+    export(session, folder / "hf")
+    lap("export")
+    summary = {"seconds": seconds, "selection": selection, "evaluation": evaluation}
+    if is_main:
+        (folder / "evaluation.json").write_text(json.dumps(evaluation, indent=1))
+        (folder / "summary.json").write_text(json.dumps(summary, indent=1))
+        report = write_report(folder, folder / "report.html")
+        print(table(evaluation, seconds), f"The trained model: {folder / 'hf'}", f"The report: {report}", sep="\n")
+    return summary
+
+
+def measured(session: "Session", cache: Path) -> dict[str, Any]:
+    """Turn reward on held-out trajectories, success in the live desk, accuracy of the other families (collective).
+
+    A measurement that an interrupted run finished is read, not repeated.
+    """
+    from pivotrl.demo.evaluate import family_accuracy, task_success, turn_reward
+    from pivotrl.demo.tasks import make_task
+    from pivotrl.trajectories.records import Turn
+    from pivotrl.trajectories.turns import TurnReader
+    from pivotrl.verifiers.base import build_verifier
+
+    if cache.exists():
+        return json.loads(cache.read_text())
+    config = session.config
+    turns = [
+        item
+        for item in TurnReader(config.trajectories, config.seed)
+        if isinstance(item, Turn) and item.split == "heldout"
+    ]
+    report = turn_reward(session.engine, session.parser, session.template, turns, build_verifier(config.verifier))
+    tasks = [make_task("live", index) for index in range(HELDOUT_TASKS)]
+    live = task_success(session.engine, session.parser, session.template, tasks)
+    result = {
+        "turn_reward": report.reward,
+        "mixed_share": report.mixed,
+        "task_success": live.success,
+        "turns_per_task": live.turns,
+        "violations": live.violations,
+        "families": family_accuracy(session.engine, session.template),
+    }
+    if session.world.rank == 0:
+        cache.write_text(json.dumps(result, indent=1))
+    return result
+
+
+def export(session: "Session", folder: Path) -> None:
+    """Write the policy as a Hugging Face folder that transformers and vLLM load (collective)."""
+    import torch
+
+    from pivotrl.policy.hf_files import write_folder
+
+    model, tensors = session.config.model, session.policy.export()
+    if session.world.rank == 0:
+        write_folder(tensors, Path(model.path), folder, getattr(torch, model.dtype))
+    else:
+        for _ in tensors:  # every rank takes part in gathering them
+            pass
+
+
+def table(evaluation: dict[str, Any], seconds: dict[str, float]) -> str:
+    """The short table that the terminal gets."""
+    base, trained = evaluation["base"], evaluation["trained"]
+    rows = [
+        ("turn reward, held-out trajectories", base["turn_reward"], trained["turn_reward"]),
+        ("task success, live desk", base["task_success"], trained["task_success"]),
+    ]
+    rows += [
+        (f"other families: {name}", before, trained["families"][name]) for name, before in base["families"].items()
+    ]
+    lines = [f"{'':36}{'base':>8}{'trained':>9}{'points':>8}"]
+    lines += [f"{name:36}{before:8.3f}{after:9.3f}{100 * (after - before):+8.1f}" for name, before, after in rows]
+    spent = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items())
+    return "\n".join(["", *lines, "", f"Time: {spent}; {sum(seconds.values()):.0f} s in all"])
+
+
+def prepare(overrides: list[str]) -> "RunConfig":
+    """The demo's configuration, its folder and its trajectories; rank 0 writes, others see the same answer."""
+    from pivotrl.config import load_config
+    from pivotrl.demo.trajectories import write
+
+    config = load_config("configs/demo_cpu.yaml", overrides)
+    folder = Path(config.output)
+    file = folder / "trajectories.jsonl"
+    if os.environ.get("RANK", "0") == "0":
+        if (folder / "summary.json").exists():
+            aside = next(path for n in range(1, 10**6) if not (path := Path(f"{folder}.{n}")).exists())
+            folder.rename(aside)
+            print(f"{folder} holds a finished run: moved to {aside}")
+        write(file, TRAIN_TASKS, "train")
+    section = config.trajectories.model_copy(update={"files": [str(file)]})
+    return config.model_copy(update={"trajectories": section})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over configs/demo_cpu.yaml")
+    arguments = parser.parse_args()
+    try:
+        run(prepare(arguments.overrides))
+    except ValueError as error:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"pivotrl.demo.run: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
