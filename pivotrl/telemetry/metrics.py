@@ -1,0 +1,207 @@
+"""The numbers of each step: a JSON Lines file, TensorBoard, Weights & Biases, and one terminal line."""
+
+import importlib.util
+import json
+import math
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from pivotrl.telemetry.config import TelemetryConfig
+from pivotrl.telemetry.progress import format_seconds
+
+METRICS_FILE = "metrics.jsonl"
+TERMINAL_METRICS = {
+    "reward": ("reward", ".3f"),
+    "signal_share": ("signal", ".2f"),
+    "entropy": ("entropy", ".3f"),
+    "kl": ("kl", ".2g"),
+    "clip_share": ("clip", ".3f"),
+    "gap": ("gap", ".1e"),
+    "grad_norm": ("grad", ".3g"),
+    "tokens_per_second": ("tok/s", ",.0f"),
+}
+"""Metric -> (its name on the terminal line, its format)."""
+
+
+class PhaseTimer:
+    """Wall seconds of one step's phases. A phase entered twice adds up.
+
+    Host clocks only: a phase that leaves work on the GPU is charged to the phase that waits for it.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+    def with_total(self) -> dict[str, float]:
+        """Seconds per phase, and under "total" all that passed since this timer was made."""
+        return self.seconds | {"total": time.perf_counter() - self._started}
+
+
+class MetricsWriter:
+    """Records one row a step on rank 0; does nothing on other ranks.
+
+    A resumed run opens it with the step it starts at: rows of that step and later ones, and a last line that a kill
+    tore, are dropped, so the file reads as if the run had never stopped.
+    """
+
+    def __init__(
+        self, run_dir: str | Path, config: TelemetryConfig, rank: int = 0, start: int = 0, steps: int | None = None
+    ) -> None:
+        """
+        Args:
+            start: first step that will be written.
+            steps: step the run ends before; gives the terminal line its total and ETA.
+
+        Raises:
+            ValueError: `telemetry.wandb_project` is set and wandb is not installed.
+        """
+        self._steps = steps
+        self._sinks: list[Any] = []
+        self._file = None
+        if rank != 0:
+            return
+        run_dir = Path(run_dir)
+        if config.wandb_project is not None:
+            self._sinks.append(_WandbSink(run_dir, config.wandb_project))
+        if config.tensorboard:
+            self._sinks.append(_TensorBoardSink(run_dir, start))
+        run_dir.mkdir(parents=True, exist_ok=True)
+        keep_rows_before(run_dir / METRICS_FILE, start)
+        self._file = open(run_dir / METRICS_FILE, "a", encoding="ascii", newline="\n")  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float] | None = None) -> None:
+        """Record one step.
+
+        Args:
+            metrics: name -> number. A number that is not finite is written as null, which JSON has and NaN is not.
+            seconds: phase -> wall seconds (`PhaseTimer.with_total()`), recorded as `seconds.<phase>`.
+        """
+        if self._file is None:
+            return
+        phases = {f"seconds.{name}": value for name, value in (seconds or {}).items()}
+        row = {"step": step} | {name: _plain(value) for name, value in {**metrics, **phases}.items()}
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        for sink in self._sinks:
+            sink.write(step, {name: value for name, value in row.items() if value is not None and name != "step"})
+        print(terminal_line(row, self._steps), flush=True)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        for sink in self._sinks:
+            sink.close()
+        self._sinks = []
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """Rows of a metrics file in the order written. A torn last line, of a run that is going on or was killed, is
+    skipped.
+
+    Raises:
+        ValueError: any other line is not a JSON object with a step.
+    """
+    lines = Path(path).read_bytes().split(b"\n")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            rows.append(row | {"step": int(row["step"])})
+        except (ValueError, KeyError, TypeError):
+            if number == len(lines):  # no newline after it
+                break
+            raise ValueError(f"{path}:{number}: not a row of metrics; remove that line") from None
+    return rows
+
+
+def keep_rows_before(path: Path, step: int) -> None:
+    """Drop rows of `step` and later from a metrics file, and a torn last line; atomic. A missing file is left so."""
+    if not path.exists():
+        return
+    kept = [row for row in read_metrics(path) if row["step"] < step]
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="ascii")
+    os.replace(temporary, path)
+
+
+def terminal_line(row: Mapping[str, Any], steps: int | None = None) -> str:
+    """One line of a step for people: the metrics that say whether the run is well, and where the time went."""
+    total = "" if steps is None else f"/{steps}"
+    words = [f"step {row['step'] + 1}{total}"]
+    for name, (label, spec) in TERMINAL_METRICS.items():
+        if row.get(name) is not None:
+            words.append(f"{label} {row[name]:{spec}}")
+    seconds = {name.removeprefix("seconds."): value for name, value in row.items() if name.startswith("seconds.")}
+    if "total" in seconds:
+        elapsed = seconds.pop("total")
+        slowest = sorted(seconds, key=seconds.get, reverse=True)[:3]
+        words.append(f"{elapsed:.1f} s (" + ", ".join(f"{name} {seconds[name]:.1f}" for name in slowest) + ")")
+        if steps is not None and row["step"] + 1 < steps:
+            words.append(f"about {format_seconds(elapsed * (steps - row['step'] - 1))} left")
+    return "  ".join(words)
+
+
+def _plain(value: Any) -> float | int | None:
+    number = value.item() if hasattr(value, "item") else value
+    return number if math.isfinite(number) else None
+
+
+class _TensorBoardSink:
+    def __init__(self, run_dir: Path, start: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(run_dir / "tensorboard"), purge_step=start)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name.replace(".", "/"), value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _WandbSink:
+    def __init__(self, run_dir: Path, project: str) -> None:
+        spec = importlib.util.find_spec("wandb")
+        if spec is None or spec.origin is None:  # a folder ./wandb, which wandb itself leaves behind, has no origin
+            raise ValueError(
+                f"telemetry.wandb_project is {project!r}, but wandb is not installed; "
+                "run `pip install wandb`, or write `wandb_project: null`"
+            )
+        import wandb
+
+        id_file = run_dir / "wandb_run_id"  # a resumed run goes on in the same W&B run
+        if not id_file.exists():
+            run_dir.mkdir(parents=True, exist_ok=True)
+            id_file.write_text(uuid.uuid4().hex[:12])
+        run_id = id_file.read_text().strip()
+        self._run = wandb.init(project=project, name=run_dir.name, id=run_id, resume="allow", dir=str(run_dir))
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
