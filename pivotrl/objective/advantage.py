@@ -69,6 +69,6 @@ def _leave_one_out(rewards_G: Tensor, epsilon: float) -> Tensor:
     centred_G = rewards_G - others_GO.mean(dim=1)
     if size == 2:
         return centred_G
-    # Equality is tested, not std > 0: the std of fifteen 0.1s is 1e-17 and would be divided by.
+    # Equality, not std == 0: that would hang on how std rounds for fifteen 0.1s.
     others_equal_G = (others_GO == others_GO[:, :1]).all(dim=1)
     return torch.where(others_equal_G, centred_G, centred_G / (others_GO.std(dim=1, correction=1) + epsilon))

@@ -91,8 +91,8 @@ def policy_loss(config: ObjectiveConfig, batch: ResponseTokens, denominator: flo
     """Sum over the micro-batch's tokens of w (policy term + beta KL - entropy_bonus H), with the terms of `terms.py`.
 
     w is 1 / denominator, for `sequence_mean` also divided by the number of the sample's tokens. The policy term's
-    log-ratio is logp - old per token, or with `ratio: sequence` (GSPO) the mean of that over the sample. All tokens of a
-    sample have the same w, so the n tokens that share a mean, each with 1 / n of it, give the expression of one token:
+    log-ratio is logp - old per token, or with `ratio: sequence` (GSPO) the mean of that over the sample. All tokens of
+    a sample have one w, so n tokens that share a mean, each with 1 / n of it, give the expression of one token:
         g = d loss / d logp = w (d policy term / d log-ratio + beta d KL / d logp)
         h = d loss / d H    = -w entropy_bonus
 
@@ -113,7 +113,7 @@ def policy_loss(config: ObjectiveConfig, batch: ResponseTokens, denominator: flo
     logp_T = batch.logp_T.masked_fill(~mask_T, 0.0)
     old_logp_T = logp_T.detach() if batch.old_logp_T is None else batch.old_logp_T.masked_fill(~mask_T, 0.0)
     num_tokens_T = _sum_over_sample(mask_T.to(logp_T.dtype), batch).clamp(min=1)
-    weight_T = mask_T / denominator
+    weight_T = mask_T.to(logp_T.dtype) / denominator
     if config.aggregation == "sequence_mean":
         weight_T = weight_T / num_tokens_T
 

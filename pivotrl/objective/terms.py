@@ -33,7 +33,7 @@ class PolicyTerm(NamedTuple):
 def policy_term(
     log_ratio_T: Tensor, advantage_T: Tensor, clip_low: float, clip_high: float, dual_clip: float | None
 ) -> PolicyTerm:
-    """PPO's pessimistic surrogate, to be minimised: max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high)), r = e^log_ratio.
+    """PPO's pessimistic surrogate as a loss: max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high)), r = e^log_ratio.
 
     With dual clip c (Ye et al., "Mastering Complex Control in MOBA Games") it is at most -A c where A < 0. For either
     sign of A only some of the bounds can bind, so the whole is -A bounded(r) with

@@ -120,7 +120,7 @@ def _merge(stats_4N: Tensor, tp_group: dist.ProcessGroup | None, temperature: fl
     if tp_group is None:
         return tuple(stats_4N)
     stats_R4N = stats_4N.new_empty(dist.get_world_size(tp_group), *stats_4N.shape)
-    dist.all_gather_into_tensor(stats_R4N, stats_4N, group=tp_group)
+    dist.all_gather_into_tensor(stats_R4N.view(-1), stats_4N.view(-1), group=tp_group)
     max_RN, sum_RN, weighted_RN, target_RN = stats_R4N.unbind(dim=1)
     max_N = max_RN.amax(dim=0)
     shift_RN = ((max_RN - max_N) / temperature).clamp(min=LOG_ZERO)

@@ -1,0 +1,151 @@
+"""Legend: N tokens, V columns."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pivotrl.objective import vocab
+from pivotrl.objective.vocab import vocab_parallel_logprob
+from tests.launch import launch
+from tests.objective.mutants import mutant
+from tests.objective.vocab_cases import check, random_case
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.4])
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+@pytest.mark.parametrize("columns", [1, 7, 1000, 18992])
+def test_agrees_with_log_softmax(columns, scale, temperature):
+    rows = 4 if columns == 18992 else 20
+    check(vocab_parallel_logprob, *random_case(rows, columns, scale, torch.float32), temperature)
+    check(vocab_parallel_logprob, *random_case(rows, columns, scale, torch.float64), temperature, tolerance=1e-12)
+
+
+def test_bfloat16_logits_are_computed_in_float32():
+    logits_NV, targets_N = random_case(20, 1000, 3.0, torch.bfloat16)
+    check(vocab_parallel_logprob, logits_NV, targets_N, 0.7)
+    assert vocab_parallel_logprob(logits_NV, targets_N)[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize("offset", [-30000.0, 30000.0])
+def test_huge_logits_lose_nothing(offset):
+    check(vocab_parallel_logprob, *random_case(20, 100, 5.0, torch.float32, offset), 0.7)
+    check(vocab_parallel_logprob, *random_case(20, 100, 10000.0, torch.float32), 1.0)
+
+
+def test_columns_of_minus_infinity_have_no_probability():
+    logits_NV, targets_N = random_case(20, 100, 5.0, torch.float32)
+    logits_NV[:, 80:] = -torch.inf
+    logits_NV[3, 1:] = -torch.inf
+    targets_N = targets_N % 80
+    targets_N[3] = 0
+    check(vocab_parallel_logprob, logits_NV, targets_N, 0.7)
+    leaf_NV = logits_NV.requires_grad_()
+    logp_N, entropy_N = vocab_parallel_logprob(leaf_NV, targets_N)
+    (logp_N.sum() + entropy_N.sum()).backward()
+    assert logp_N[3] == 0
+    assert entropy_N[3] == 0
+    assert (leaf_NV.grad[:, 80:] == 0).all()
+
+
+def check_every_case(function) -> None:
+    """One process: plain, negative and padded logits."""
+    check(function, *random_case(20, 100, 5.0, torch.float32), 0.7)
+    check(function, *random_case(20, 100, 5.0, torch.float32, offset=-30000.0), 1.4)
+    logits_NV, targets_N = random_case(20, 100, 5.0, torch.float32)
+    check(function, logits_NV.index_fill(1, torch.arange(90, 100), -torch.inf), targets_N % 90, 1.0)
+
+
+def test_every_case_passes():
+    check_every_case(vocab_parallel_logprob)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "d_CV.mul_(log_p_CV.add_(entropy_C[:, None]).mul_(-h_C[:, None]).sub_(g_C[:, None]))",
+            "d_CV.mul_(-g_C[:, None])",
+        ),
+        (".mul_(-h_C[:, None])", ".mul_(h_C[:, None])"),
+        ("log_p_CV.add_(entropy_C[:, None])", "log_p_CV"),
+        (".sub_(g_C[:, None])", ""),
+        ("return d_CV.mul_(1 / temperature)", "return d_CV"),
+        ("logits_CV.amax(dim=1).to(dtype)", "logits_CV.amax(dim=1).to(dtype).clamp(min=0)"),
+        (".clamp_(min=LOG_ZERO)", ""),
+        ("log_sum_N - weighted_N / sum_N", "log_sum_N + weighted_N / sum_N"),
+    ],
+)
+def test_the_cases_catch(old, new):
+    """No entropy gradient, its sign, H missing in it; no softmax term, no 1 / T; max from 0; -inf times 0; H's sign."""
+    with pytest.raises(AssertionError):
+        check_every_case(mutant(vocab, old, new).vocab_parallel_logprob)
+
+
+def test_gradcheck_and_no_second_derivative():
+    logits_NV, targets_N = random_case(5, 9, 2.0, torch.float64)
+    logits_NV.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: vocab_parallel_logprob(x, targets_N, None, 0.7), (logits_NV,))
+    logp_N, entropy_N = vocab_parallel_logprob(logits_NV, targets_N)
+    (first_NV,) = torch.autograd.grad((logp_N * entropy_N).sum(), logits_NV, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first_NV.sum().backward()
+
+
+def test_each_output_alone_has_its_gradient():
+    logits_NV, targets_N = random_case(6, 50, 2.0, torch.float64)
+    logits_NV.requires_grad_()
+    log_p_NV = logits_NV.log_softmax(dim=1)
+    expected = (log_p_NV.gather(1, targets_N[:, None])[:, 0], -(log_p_NV.exp() * log_p_NV).sum(dim=1))
+    for actual_N, expected_N in zip(vocab_parallel_logprob(logits_NV, targets_N), expected, strict=True):
+        actual_NV, expected_NV = (
+            torch.autograd.grad(x_N.sum(), logits_NV, retain_graph=True)[0] for x_N in (actual_N, expected_N)
+        )
+        torch.testing.assert_close(actual_NV, expected_NV, rtol=1e-12, atol=1e-14)
+
+
+def test_chunks_strides_and_no_rows(monkeypatch):
+    logits_NV, targets_N = random_case(23, 64, 3.0, torch.float64)
+    monkeypatch.setattr(vocab, "CHUNK_ELEMENTS", 5 * 64)
+    check(vocab_parallel_logprob, logits_NV, targets_N, 0.7, tolerance=1e-12)
+    check(vocab_parallel_logprob, logits_NV[:, ::2], targets_N // 2, 0.7, tolerance=1e-12)
+    empty_NV = torch.empty(0, 64, requires_grad=True)
+    logp_N, _ = vocab_parallel_logprob(empty_NV, torch.empty(0, dtype=torch.int64))
+    logp_N.sum().backward()
+    assert empty_NV.grad.shape == (0, 64)
+
+
+def test_nothing_as_large_as_the_logits_is_kept():
+    logits_NV, targets_N = random_case(64, 500, 3.0, torch.float32)
+    logits_NV.requires_grad_()
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        vocab_parallel_logprob(logits_NV, targets_N)
+    large = [x for x in kept if x.numel() > 64]
+    assert [x.data_ptr() for x in large] == [logits_NV.data_ptr()]
+
+
+def test_logits_changed_before_backward_are_noticed():
+    logits_NV, targets_N = random_case(4, 8, 1.0, torch.float32)
+    leaf_NV = logits_NV.requires_grad_() * 1.0
+    logp_N, _ = vocab_parallel_logprob(leaf_NV, targets_N)
+    leaf_NV.detach().zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        logp_N.sum().backward()
+
+
+def test_bad_input_names_the_argument():
+    logits_NV, targets_N = random_case(4, 8, 1.0, torch.float32)
+    with pytest.raises(ValueError, match=r"targets must be in \[0, 8\), got 8"):
+        vocab_parallel_logprob(logits_NV, torch.tensor([0, 8, 1, 2]))
+    with pytest.raises(ValueError, match=r"targets must be in \[0, 8\), got -100"):
+        vocab_parallel_logprob(logits_NV, torch.tensor([0, -100, 1, 2]))
+    with pytest.raises(ValueError, match=r"got \[4, 8\] and \[3\]"):
+        vocab_parallel_logprob(logits_NV, targets_N[:3])
+    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
+        vocab_parallel_logprob(logits_NV, targets_N, None, 0.0)
+
+
+def test_tensor_parallel_ranks_agree_with_the_whole():
+    output = launch(4, Path(__file__).with_name("vocab_ranks.py"), timeout=60)
+    assert output.count("all shards agree") == 4
