@@ -8,7 +8,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from pivotrl.policy import device
 from pivotrl.rollout import environment
@@ -38,9 +40,11 @@ class Engine:
         Raises:
             ValueError: `rollout.tensor` does not divide the ranks or the heads, or the folder holds no usable model.
         """
-        self.config, self.model_path = config, str(model_path)
-        self._device = device.current()
-        self.rank, self.world_size, self.object_group = _join(world, self._device.backend)
+        self.config, self.model_path, self.dtype = config, str(model_path), dtype
+        self.device_kind = device.current().kind
+        self.refit_route: Any = None
+        """What `refit` made for this engine at its first call."""
+        self.rank, self.world_size, self.object_group = _join(world, device.current().backend)
         if self.world_size % config.tensor:
             raise ValueError(
                 f"rollout.tensor is {config.tensor}, which does not divide the {self.world_size} ranks that were "
@@ -51,7 +55,7 @@ class Engine:
         from vllm import LLM
 
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        with environment.ranks_in_environment(self.rank, local_rank), environment.uncompiled(self._device.kind):
+        with environment.ranks_in_environment(self.rank, local_rank), environment.uncompiled(self.device_kind):
             self.llm = LLM(
                 self.model_path,
                 dtype=dtype,
@@ -69,8 +73,8 @@ class Engine:
         self.tokenizer = self.llm.get_tokenizer()
 
     def _platform_options(self) -> dict[str, Any]:
-        if self._device.kind != "cpu":
-            return {}
+        if self.device_kind != "cpu":
+            return {"moe_backend": "triton"}  # keeps expert weights as in the checkpoint, which a refit relies on
         # A request with a seed of its own whose prompt is computed in parts makes vLLM 0.32 rewind its generator, which
         # a CPU generator cannot do ("CPU Generator does not use offset"): prompts are computed whole.
         return {
@@ -93,7 +97,7 @@ class Engine:
         self._check_lengths(requests)
         params = [
             SamplingParams(
-                n=request.n,
+                n=request.n if request.temperature > 0 else 1,
                 seed=engine_seed(request.seed),
                 temperature=request.temperature,
                 top_p=request.top_p,
@@ -105,9 +109,29 @@ class Engine:
             for request in requests
         ]
         prompts = [{"prompt_token_ids": request.prompt_ids} for request in requests]
-        with environment.uncompiled(self._device.kind):
+        with environment.uncompiled(self.device_kind):
             outputs = self.llm.generate(prompts, params, use_tqdm=False)
-        return [[_sample(completion) for completion in output.outputs] for output in outputs]
+        results = [[_sample(completion) for completion in output.outputs] for output in outputs]
+        # vLLM refuses n > 1 at temperature 0, where all samples are the same one.
+        return [
+            samples * request.n if request.temperature == 0 else samples for request, samples in zip(requests, results)
+        ]
+
+    def score(self, token_ids: list[int]) -> Tensor:
+        """Log-prob of every token after the first, given those before it: float32 [len(token_ids) - 1] on the CPU
+        (collective over the engine's ranks). Reads no cached prefix.
+
+        Args:
+            token_ids: at least 2, and fewer than `rollout.max_model_len`.
+        """
+        from vllm import SamplingParams
+
+        params = SamplingParams(
+            max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False
+        )
+        with environment.uncompiled(self.device_kind):
+            (output,) = self.llm.generate([{"prompt_token_ids": token_ids}], params, use_tqdm=False)
+        return torch.tensor(output.prompt_logprobs.logprobs, dtype=torch.float32)
 
     def generate_all(self, requests: Sequence[Request]) -> list[list[Sample]]:
         """Samples of each request, in order, on every rank (collective over the world).
@@ -133,6 +157,11 @@ class Engine:
             for index, samples in zip(share, part, strict=True):
                 results[index] = samples
         return results
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """vLLM's model on this rank."""
+        return self.llm.llm_engine.model_executor.driver_worker.worker.model_runner.get_model()
 
     def reset_prefix_cache(self) -> None:
         """Forget every cached prompt. Needed after any change of weights; `refit` does it."""

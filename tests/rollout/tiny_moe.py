@@ -71,10 +71,12 @@ def spread(model: torch.nn.Module, seed: int) -> None:
 
 
 class TransformersPolicy:
-    """A transformers model with the two methods of `policy.step.Policy` that a refit uses."""
+    """A transformers model with what a refit uses of `policy.step.Policy`."""
 
-    def __init__(self, model: torch.nn.Module):
-        self.model = model
+    def __init__(self, folder: Path, model: torch.nn.Module):
+        from pivotrl.policy.architecture import Architecture
+
+        self.arch, self.model = Architecture.from_hf(folder), model
 
     def export(self, stack_experts: bool = False) -> Iterator[tuple[str, Tensor]]:
         """Every tensor by its checkpoint name; an MoE layer's experts as two stacked tensors."""

@@ -1,0 +1,84 @@
+"""Did the weights arrive? A manifest that both sides and all ranks agree on, and a canary that both sides score."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from pivotrl.rollout.engine import Engine
+from pivotrl.rollout.plan import RefitError
+from pivotrl.rollout.split import engine_seed
+
+_BITS = {2: torch.int16, 4: torch.int32}
+
+
+def checksum(tensor: Tensor) -> int:
+    """Sum of a tensor's bit patterns: exact, and the same in any order, so it survives transposing and packing.
+
+    Args:
+        tensor: float32, bfloat16 or float16, of any layout.
+    """
+    return int(tensor.contiguous().view(_BITS[tensor.element_size()]).sum(dtype=torch.int64))
+
+
+def canary_ids(length: int, vocabulary: int) -> list[int]:
+    """A fixed token sequence spread over the vocabulary, so that it passes through many experts."""
+    return [engine_seed(position) % vocabulary for position in range(length)]
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryGap:
+    """How far the engine's canary is from the trainer's."""
+
+    largest: float
+    position: int
+    """0-based position in the canary of the token whose log-prob is furthest off."""
+    engine: float
+    trainer: float
+    above: int
+    """Positions that are off by more than the tolerance."""
+    total: int
+
+
+def compare(engine_logp: Tensor, trainer_logp: Tensor, tolerance: float) -> CanaryGap:
+    """Where two rows of log-probs [N] differ most. A NaN on either side is the largest difference there is."""
+    gaps = (engine_logp - trainer_logp).abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
+    worst = int(gaps.argmax())
+    return CanaryGap(
+        largest=float(gaps[worst]),
+        position=worst + 1,
+        engine=float(engine_logp[worst]),
+        trainer=float(trainer_logp[worst]),
+        above=int((gaps > tolerance).sum()),
+        total=len(gaps),
+    )
+
+
+def agree(engine: Engine, sums: Mapping[str, int], gap: CanaryGap, tolerance: float) -> CanaryGap:
+    """Hear every rank's manifest and canary (collective); the largest gap of all.
+
+    Raises:
+        RefitError: on every rank, if any rank received other bytes or its engine computes something else.
+    """
+    everyone: list[Any] = [None] * engine.world_size
+    if engine.world_size == 1:
+        everyone = [(dict(sums), gap)]
+    else:
+        dist.all_gather_object(everyone, (dict(sums), gap), group=engine.object_group)
+    for rank, (theirs, _) in enumerate(everyone):
+        for name in sums:
+            if theirs.get(name) != everyone[0][0].get(name):
+                raise RefitError(f"refit: rank {rank} received other bytes of {name} than rank 0; training stopped")
+    for rank, (_, their_gap) in enumerate(everyone):
+        if not their_gap.largest <= tolerance:
+            raise RefitError(
+                f"refit: the canary says that rank {rank}'s engine does not hold the policy's weights: at position "
+                f"{their_gap.position} the engine's log-prob is {their_gap.engine:.5f}, the trainer's "
+                f"{their_gap.trainer:.5f} (off by {their_gap.largest:.3g}, the largest; {their_gap.above} of "
+                f"{their_gap.total} positions are off by more than rollout.canary_tolerance {tolerance:g}); "
+                "training stopped"
+            )
+    return max((their_gap for _, their_gap in everyone), key=lambda one: one.largest)
