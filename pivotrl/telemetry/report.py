@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from pivotrl.telemetry import sections
+from pivotrl.telemetry.curves import curves
 from pivotrl.telemetry.page import escape, page
 from pivotrl.telemetry.run_files import read_run
 
@@ -23,7 +24,7 @@ def write_report(run_dir: str | Path, out_html: str | Path | None = None) -> Pat
         sections.lead(run),
         sections.headline(run),
         sections.selection(run),
-        sections.curves(run),
+        curves(run),
         sections.examples(run),
         sections.totals(run),
         sections.notes(run),

@@ -3,13 +3,15 @@
 import json
 from typing import Any
 
-from pivotrl.telemetry.charts import Series, comparison_bar, line_chart, stacked_bar, stacked_chart
+from pivotrl.telemetry.charts import comparison_bar, stacked_bar
 from pivotrl.telemetry.page import escape, number, percent, points, table
 from pivotrl.telemetry.progress import format_seconds
 from pivotrl.telemetry.run_files import RunFiles
 
 NUM_EXAMPLES = 12
 NUM_TOOLS = 20
+SHOWN_ABOVE = {"evaluation", "selection"}
+"""Parts of summary.json that have sections of their own."""
 OUTCOMES = {
     "all_fail": ("always fails", "var(--red)"),
     "mixed": ("mixed", "var(--green)"),
@@ -40,6 +42,9 @@ def headline(run: RunFiles) -> str:
         rows.append(_comparison("<b>Other abilities, mean</b>", before, after))
         rows += [_comparison(f"&emsp;{escape(name)}", *pair) for name, pair in families.items()]
     head = ["", "base", "trained", "points", "trained (bar) against base (line)"]
+    shown = {key for _, key, _ in measures}
+    others = [key for key in base if key not in shown and _is_share(base[key]) and _is_share(trained.get(key))]
+    rows += [[escape(key.replace("_", " ")), number(base[key]), number(trained[key]), "", ""] for key in others]
     counts = base.get("counts")
     note = ""
     if isinstance(counts, dict):
@@ -51,45 +56,6 @@ def headline(run: RunFiles) -> str:
         + "".join(cards)
         + f'</div><div class="card">{table(head, rows, {1, 2, 3})}</div>{note}'
     )
-
-
-def curves(run: RunFiles) -> str:
-    """One chart a metric, each with a sentence that says what it is and what to look for."""
-    if not run.metrics:
-        return ""
-    charts = [
-        ("Reward", ["reward"], 0.0, 1.0, "Mean reward of the sampled actions. Should rise."),
-        (
-            "Groups with a signal",
-            ["signal_share"],
-            0.0,
-            1.0,
-            "Share of groups whose samples differ in reward. The others give no gradient; falls as turns are mastered.",
-        ),
-        ("Entropy", ["entropy"], 0.0, None, "Mean entropy of a sampled token, in nats. Near 0 exploration has ended."),
-        ("KL to the reference", ["kl"], None, None, "Distance from the frozen starting policy, in nats a token."),
-        ("Clipped tokens", ["clip_share"], 0.0, None, "Share of tokens whose ratio left the clip range."),
-        ("Gradient norm", ["grad_norm"], 0.0, None, "Before clipping. Spikes come before trouble."),
-        (
-            "Sampler against trainer",
-            ["gap", "gap_max"],
-            0.0,
-            None,
-            "Absolute difference of the two log-probabilities of a sampled token: mean and largest. "
-            "Large or growing: the engine does not hold the policy's weights.",
-        ),
-        ("Response length", ["response_tokens"], 0.0, None, "Tokens of a sampled action, mean."),
-        ("Speed", ["tokens_per_second"], 0.0, None, "Tokens a second over the whole step."),
-    ]
-    figures = []
-    for title, keys, low, high, caption in charts:
-        series = {key: _series(run, key) for key in keys if any(row.get(key) is not None for row in run.metrics)}
-        if series:
-            figures.append(_figure(title, caption, line_chart(series, low, high)))
-    phases = _phases(run)
-    if phases:
-        figures.append(_figure("Seconds per step", "Where the time of each step went.", stacked_chart(phases)))
-    return f'<h2>Training, step by step</h2><div class="grid">{"".join(figures)}</div>'
 
 
 def selection(run: RunFiles) -> str:
@@ -143,7 +109,8 @@ def examples(run: RunFiles) -> str:
             ("succeeding", "A sampled action that succeeded", "up"),
         ):
             if example.get(key):
-                inner.append(f'<span class="tag {tone}">{title}</span><pre>{_text(example[key])}</pre>')
+                reason = f" ({escape(example[key + '_reason'])})" if example.get(f"{key}_reason") else ""
+                inner.append(f'<span class="tag {tone}">{title}{reason}</span><pre>{_text(example[key])}</pre>')
         blocks.append(f'<div class="card" style="margin:12px 0">{"".join(inner)}</div>')
     summary = f"<summary>{len(blocks)} turns</summary>"
     return f"<h2>Turns to read</h2><details open>{summary}{''.join(blocks)}</details>"
@@ -152,7 +119,7 @@ def examples(run: RunFiles) -> str:
 def totals(run: RunFiles) -> str:
     """The run's summary as a table, and the configuration."""
     html = []
-    flat = [(name, value) for name, value in _flatten(run.summary) if isinstance(value, str | int | float)]
+    flat = [(name, value) for name, value in _flatten(run.summary, SHOWN_ABOVE) if isinstance(value, str | int | float)]
     if flat:
         rows = [[escape(name), number(value)] for name, value in flat]
         inner = f'<div class="card">{table(["", ""], rows, {1})}</div>'
@@ -217,27 +184,6 @@ def _comparison(name: str, before: float, after: float) -> list[str]:
     return [name, percent(before), percent(after), points(after - before), comparison_bar(before, after)]
 
 
-def _figure(title: str, caption: str, chart: str) -> str:
-    return f"<figure><h3>{title}</h3><figcaption>{caption}</figcaption>{chart}</figure>"
-
-
-def _series(run: RunFiles, key: str) -> Series:
-    """Steps are counted from 1 on the page, as on the terminal; the files count from 0."""
-    return [(row["step"] + 1, value if _is_share(value := row.get(key)) else None) for row in run.metrics]
-
-
-def _phases(run: RunFiles) -> dict[str, Series]:
-    """Phases in the order first seen; what the total has beyond them is "other"."""
-    names = list(dict.fromkeys(key for row in run.metrics for key in row if key.startswith("seconds.")))
-    phases = {name.removeprefix("seconds."): _series(run, name) for name in names if name != "seconds.total"}
-    if phases and "seconds.total" in names:
-        rest = []
-        for index, (step, total) in enumerate(_series(run, "seconds.total")):
-            rest.append((step, max(0.0, (total or 0.0) - sum(line[index][1] or 0.0 for line in phases.values()))))
-        phases["other"] = rest
-    return phases
-
-
 def _outcome_table(groups: dict[str, Any]) -> str:
     rows = []
     for name, counts in list(groups.items())[:NUM_TOOLS]:
@@ -265,8 +211,10 @@ def _text(value: object) -> str:
     return escape(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _flatten(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _flatten(tree: dict[str, Any], skip: set[str], prefix: str = "") -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in tree.items():
-        flat += _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+        if key not in skip:
+            inside = isinstance(value, dict)
+            flat += _flatten(value, set(), f"{prefix}{key}.") if inside else [(f"{prefix}{key}", value)]
     return flat

@@ -32,8 +32,10 @@ def metrics_row(step: int, steps: int, rng: random.Random) -> dict[str, float]:
         "grad_norm": 0.6 + rng.gauss(0, 0.1) + (3 if step == steps // 2 else 0),
         "gap": 2e-7 + abs(rng.gauss(0, 5e-8)),
         "gap_max": 1.5e-6 + abs(rng.gauss(0, 3e-7)),
-        "response_tokens": 17.5 + rng.gauss(0, 0.5),
+        "response_length": 17.5 + rng.gauss(0, 0.5),
         "tokens_per_second": 8200 + rng.gauss(0, 300),
+        "ratio": 1.0,
+        "canary_error": 3e-6 + abs(rng.gauss(0, 5e-7)),
         "loss": rng.gauss(0, 0.01),
         "lr": 5e-4,
         "seconds.rollout": 1.6 + abs(rng.gauss(0, 0.1)),
@@ -56,12 +58,14 @@ def make_run(folder: Path, steps: int = 60) -> Path:
         "base": {
             "turn_reward": 0.423,
             "task_success": 0.031,
+            "turns_per_task": 5.91,
             "families": families | {"mean": 0.98},
             "counts": {"turns": 212, "tasks": 128, "questions per family": 100},
         },
         "trained": {
             "turn_reward": 0.791,
             "task_success": 0.352,
+            "turns_per_task": 5.24,
             "families": {"sort": 0.99, "add": 0.91, "reverse": 1.0, "lookup": 0.97, "shift": 0.98, "mean": 0.97},
         },
     }
@@ -87,11 +91,14 @@ def make_run(folder: Path, steps: int = 60) -> Path:
         "prompt": "...<|im_start|>user\nPlease cancel the lamp.<|im_end|>\n<|im_start|>assistant\n",
         "expert": {"type": "function_call", "name": "cancel_order", "arguments": '{"order_id": 4821}'},
         "failing": HOSTILE,
+        "failing_reason": "no function call was made",
         "succeeding": '<tool_call>\n{"name": "cancel_order", "arguments": {"order_id": 4821}}\n</tool_call>',
     }
     (folder / "examples.json").write_text(json.dumps([example, example | {"id": "desk-0017/5"}]))
     (folder / "config.yaml").write_text("output: runs/demo\nseed: 0\nmodel:\n  path: pivotrl/demo/base\n")
-    (folder / "summary.json").write_text(json.dumps({"seconds": {"pivots": 61.5, "training": 213.4}, "steps": steps}))
+    (folder / "summary.json").write_text(
+        json.dumps({"seconds": {"pivots": 61.5, "training": 213.4}, "selection": {"hidden": 1}, "steps": steps})
+    )
     return folder
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pivotrl.telemetry.curves import CURVES
 from pivotrl.telemetry.page import escape, number
 from pivotrl.telemetry.report import write_report
 from tests.telemetry.fake_run import HOSTILE, make_run
@@ -80,6 +81,8 @@ def test_headline_says_the_difference_in_points(run):
     text = " ".join("".join(parse(write_report(run)).words).split())
     assert "42.3" in text and "79.1 %" in text and "+36.8" in text
     assert "3.1 %" in text and "35.2 %" in text and "+32.1" in text
+    assert "turns per task5.915.24" in text
+    assert "hidden" not in text  # the parts of summary.json that have sections of their own
     assert "-6.0" in text  # the family that suffered is shown by itself
     assert "Measured on 212 turns, 128 tasks, 100 questions per family." in text
     assert "447 of them (82.2 %) had mixed results; 402 were kept as pivots (mean reward below 0.9)" in text
@@ -88,7 +91,7 @@ def test_headline_says_the_difference_in_points(run):
 def test_every_metric_of_a_step_has_its_value_in_a_chart(run):
     text = "".join(parse(write_report(run)).words)
     row = json.loads((run / "metrics.jsonl").read_text().splitlines()[41])
-    for name in ("reward", "signal_share", "entropy", "kl", "clip_share", "grad_norm", "gap", "gap_max"):
+    for name in (name for curve in CURVES for name in curve.metrics if name in row):
         assert f"{name}, step 42: {number(row[name])}" in text
     for phase in ("rollout", "verify", "train", "refit", "save", "other"):
         assert phase in text
