@@ -77,29 +77,24 @@ def scan_json_array(path: str | Path) -> Iterator[tuple[int, Any]]:
     Raises ValueError, with the item's index, where the text stops being a JSON array: nothing after that point can be
     trusted.
     """
-    decoder, index, buffer, ended, opened = json.JSONDecoder(), 0, "", False, False
+    decoder, index, buffer, ended, pending = json.JSONDecoder(), 0, "", False, b""
     with open_for_reading(path) as file:
-        pending = file.read(3).removeprefix(BYTE_ORDER_MARK)
+        if not (head := file.read(4096)).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["):
+            raise ValueError(f"{path}: expected a JSON array, found {head[:20]!r}; write [item, item, ...]")
+        file.seek(head.index(b"[") + 1)
         while True:
-            buffer = buffer.lstrip() if not opened else buffer.lstrip(" \t\r\n,")
-            if buffer and not opened:
-                if buffer[0] != "[":
-                    raise ValueError(f"{path}: expected a JSON array, found {buffer[:20]!r}; write [item, item, ...]")
-                buffer, opened = buffer[1:], True
-                continue
-            if opened and buffer.startswith("]"):
+            buffer = buffer.lstrip(" \t\r\n,")
+            if buffer.startswith("]"):
                 return
             try:
-                if not buffer:
-                    raise ValueError("the file ends before the closing bracket")
                 item, used = decoder.raw_decode(buffer)
-                complete = used < len(buffer)  # a number at the very end of the buffer may go on
+                complete = ended or used < len(buffer)  # a number at the very end of the buffer may go on
             except RecursionError:
                 raise ValueError(f"{path} item {index}: nested too deeply; write flatter JSON") from None
             except ValueError as error:
-                complete, fault = False, error
                 if ended:
-                    raise ValueError(f"{path} item {index}: not JSON ({fault}); repair the file there") from None
+                    raise ValueError(f"{path} item {index}: not JSON ({error}); repair the file there") from None
+                complete = False
             if complete:
                 yield index, item
                 buffer, index = buffer[used:], index + 1

@@ -18,6 +18,8 @@ class ChatTemplate:
 
         Raises ValueError where there is no tokenizer, no such file, or no template at all.
         """
+        if not Path(model_path).is_dir():
+            raise ValueError(f"model.path: there is no folder {model_path}; give a Hugging Face model folder")
         from transformers import AutoTokenizer
 
         try:

@@ -93,7 +93,8 @@ class TurnReader:
             reasons = ", ".join(f"{reason} {count}" for reason, count in self.rejected.most_common())
             raise ValueError(
                 f"{self.bad_rows} of {self.rows} rows are bad ({share:.1%}: {reasons}), "
-                f"more than pivots.max_bad_share={limit}; repair the rows listed in rejected.jsonl, or raise pivots.max_bad_share"
+                f"more than pivots.max_bad_share={limit}; "
+                "repair the rows listed in rejected.jsonl, or raise pivots.max_bad_share"
             )
 
     def _checked(self, trajectory: Trajectory) -> Trajectory | Rejected | None:

@@ -1,12 +1,13 @@
 """A verifier's parameters: defaults, overridden by the run, overridden by a row."""
 
-import json
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from pivotrl.schema import Section
+
+MOST_KEPT = 256
+"""Different overrides remembered; a file has a handful."""
 
 P = TypeVar("P", bound=Section)
 
@@ -18,11 +19,18 @@ class Overridable(Generic[P]):
         """Raises ValueError for an unknown or unusable parameter."""
         self._kind, self._run = kind, run
         self.default = self._build({})
-        self._cached = lru_cache(maxsize=256)(lambda text: self._build(json.loads(text)))
+        self._of_rows: dict[str, P] = {}
 
     def of_row(self, row: dict[str, Any] | None) -> P:
         """The run's parameters with the row's put over them. Raises ValueError as the constructor does."""
-        return self._cached(json.dumps(row, sort_keys=True)) if row else self.default
+        if not row:
+            return self.default
+        key = repr(row)
+        if key not in self._of_rows:
+            if len(self._of_rows) == MOST_KEPT:
+                self._of_rows.clear()
+            self._of_rows[key] = self._build(row)
+        return self._of_rows[key]
 
     def _build(self, row: dict[str, Any]) -> P:
         try:

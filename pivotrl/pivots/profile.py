@@ -1,0 +1,129 @@
+"""Profiling: K samples of the frozen policy at each candidate turn, judged, in chunks that a kill cannot undo.
+
+A chunk's result is a pure function of the chunk: its turns, per-request seeds from the run's seed and the turn's id,
+and a
+prefix cache that starts empty. It does not depend on how many engines there are, which of them took the chunk, or
+where an earlier run was killed.
+"""
+
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pivotrl.config import RunConfig
+from pivotrl.pivots.bar import SelectionBar
+from pivotrl.pivots.candidates import Survey, candidates, chunks
+from pivotrl.pivots.progress import ProgressLog
+from pivotrl.pivots.score import Scorer
+from pivotrl.pivots.select import make_profile
+from pivotrl.rollout.records import Request
+from pivotrl.trajectories.faults import Place, RowFault
+from pivotrl.trajectories.ids import stable_hash
+from pivotrl.trajectories.records import Turn
+from pivotrl.trajectories.template import ChatTemplate
+
+if TYPE_CHECKING:
+    from pivotrl.rollout.engine import Engine
+
+
+def gather(engine: "Engine", value: Any) -> list[Any]:
+    """Collective: every rank gets one value of each engine, in the engines' order."""
+    if engine.world_size == 1:
+        return [value]
+    import torch.distributed as dist
+
+    values: list[Any] = [None] * engine.world_size
+    dist.all_gather_object(values, value, group=engine.object_group)
+    return values[:: engine.world_size // engine.engines]
+
+
+def profile(
+    config: RunConfig,
+    found: Survey,
+    engine: "Engine",
+    scorer: Scorer,
+    template: ChatTemplate,
+    log: ProgressLog,
+    finished: int,
+) -> None:
+    """Profile every chunk after the first `finished` ones and append the results to `log` (collective; rank 0
+    writes)."""
+    size = config.pivots.chunk
+    todo = chunks(islice(candidates(config, found), finished * size, None), size)
+    number = finished
+    with SelectionBar(total=found.count, initial=finished * size, show=engine.rank == 0) as bar:
+        while round_chunks := list(islice(todo, engine.engines)):
+            result = None
+            if engine.engine_index < len(round_chunks):
+                result = profile_chunk(
+                    config, number + engine.engine_index, round_chunks[engine.engine_index], engine, scorer, template
+                )
+            results = [item for item in gather(engine, result) if item is not None]
+            number += len(round_chunks)
+            if engine.rank == 0:
+                log.append(results)
+                bar.add(results, sum(map(len, round_chunks)))
+
+
+def profile_chunk(
+    config: RunConfig, number: int, turns: list[Turn], engine: "Engine", scorer: Scorer, template: ChatTemplate
+) -> dict[str, Any]:
+    """The profiles, rejections, tokens and seconds of one chunk, as JSON values."""
+    start = time.perf_counter()
+    sampling = {
+        "n": config.pivots.samples,
+        "temperature": config.pivots.temperature,
+        "top_p": config.pivots.top_p,
+        "max_tokens": config.rollout.max_new_tokens,
+    }
+    kept: list[Turn] = []
+    requests: list[Request] = []
+    rejected: list[dict[str, Any]] = []
+    for turn in turns:
+        try:
+            prompt_ids = usable_prompt(config, turn, scorer, template)
+        except RowFault as fault:
+            rejected.append(fault.at(Place("", turn.source), turn.id).to_json())
+            continue
+        kept.append(turn)
+        requests.append(
+            Request(prompt_ids=prompt_ids, seed=stable_hash("profile", config.seed, turn.id) % 2**31, **sampling)
+        )
+    engine.reset_prefix_cache()
+    profiles = []
+    sampled_tokens = 0
+    for turn, samples in zip(kept, engine.generate(requests) if requests else []):
+        verdicts = [scorer.verdict(turn, sample.token_ids) for sample in samples]
+        sampled_tokens += sum(len(sample.token_ids) for sample in samples)
+        rewards, reasons = [item.reward for item in verdicts], [item.reason for item in verdicts]
+        profiles.append(make_profile(turn.id, rewards, reasons, config.model.path, sampling).to_json())
+    return {
+        "chunk": number,
+        "profiles": profiles,
+        "rejected": rejected,
+        "prompt_tokens": sum(len(request.prompt_ids) for request in requests),
+        "sampled_tokens": sampled_tokens,
+        "seconds": round(time.perf_counter() - start, 3),
+    }
+
+
+def usable_prompt(config: RunConfig, turn: Turn, scorer: Scorer, template: ChatTemplate) -> list[int]:
+    """The turn's prompt ids. Raises RowFault where the turn cannot be sampled or judged."""
+    try:
+        scorer.check(turn)
+    except ValueError as error:
+        raise RowFault(
+            "no_such_verifier", str(error), "name a verifier of this release in the row, or leave the row out"
+        ) from None
+    try:
+        prompt_ids = template.encode(turn.messages, turn.tools)
+    except ValueError as error:
+        raise RowFault("template_refused", str(error), "change the messages, or set model.chat_template") from None
+    room = config.rollout.max_model_len - config.rollout.max_new_tokens
+    if len(prompt_ids) > room:
+        raise RowFault(
+            "prompt_too_long",
+            f"{len(prompt_ids)} prompt tokens, and rollout.max_model_len leaves room for {room}",
+            "raise rollout.max_model_len, lower rollout.max_new_tokens, or shorten the history",
+        )
+    return prompt_ids

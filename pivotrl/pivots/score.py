@@ -1,0 +1,33 @@
+"""From sampled token ids to a verdict: the one path that profiling, training and evaluation share."""
+
+from typing import TYPE_CHECKING
+
+from pivotrl.trajectories.records import Turn
+from pivotrl.trajectories.template import ChatTemplate
+from pivotrl.verifiers.base import Verdict, Verifier, VerifierConfig, build_verifier
+
+if TYPE_CHECKING:
+    from pivotrl.rollout.parsing import ActionParser
+
+
+class Scorer:
+    """Decodes, parses and judges completions by the run's verifier, or by the one that a row names."""
+
+    def __init__(self, config: VerifierConfig, parser: "ActionParser", template: ChatTemplate):
+        self._config, self._parser, self._template = config, parser, template
+        self._verifiers: dict[str, Verifier] = {config.name: build_verifier(config)}
+
+    def check(self, turn: Turn) -> None:
+        """Raise ValueError where the turn's row asks for a verifier or a parameter that there is not."""
+        self._verifier(turn).verify(turn.expert, [], turn.verifier.get("params"))
+
+    def verdict(self, turn: Turn, token_ids: list[int]) -> Verdict:
+        """Judge one completion, whatever the model wrote."""
+        items = self._parser.parse(self._template.decode(token_ids), turn.tools)
+        return self._verifier(turn).verify(turn.expert, items, turn.verifier.get("params"))
+
+    def _verifier(self, turn: Turn) -> Verifier:
+        name = turn.verifier.get("name", self._config.name)
+        if name not in self._verifiers:
+            self._verifiers[name] = build_verifier(VerifierConfig(name=name))
+        return self._verifiers[name]

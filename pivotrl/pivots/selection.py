@@ -1,0 +1,143 @@
+"""The whole selection: survey, profile, select, write. One function, for the command and for the demo's driver."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pivotrl.config import RunConfig
+from pivotrl.pivots.candidates import Survey, candidates, read_rejections, survey
+from pivotrl.pivots.profile import gather, profile
+from pivotrl.pivots.progress import ProgressLog, header_of
+from pivotrl.pivots.score import Scorer
+from pivotrl.pivots.select import Tally, is_pivot
+from pivotrl.trajectories.records import Pivot, Profile
+from pivotrl.trajectories.store import write_json, write_jsonl
+from pivotrl.trajectories.template import ChatTemplate
+from pivotrl.verifiers.base import build_verifier
+
+if TYPE_CHECKING:
+    from pivotrl.rollout.engine import Engine
+    from pivotrl.rollout.parsing import ActionParser
+
+
+def select_pivots(
+    config: RunConfig, engine: "Engine", parser: "ActionParser", template: ChatTemplate, out_dir: str | Path
+) -> dict[str, Any]:
+    """Find the pivots of the run's trajectories with the engine's policy (collective over all ranks that hold an
+    engine).
+
+    Writes into `out_dir`: `profile.jsonl`, `pivots.jsonl`, `rejected.jsonl` (equal bytes for equal inputs, however
+    often the
+    run was killed and started again), `summary.json` (the only one with wall-clock seconds) and the working log
+    `progress.jsonl`, from which a killed run continues.
+
+    Returns:
+        The summary, on every rank.
+
+    Raises:
+        ValueError: a file cannot be used, too many rows are bad, or `out_dir` holds a selection with other settings.
+    """
+    out = Path(out_dir)
+    scorer = Scorer(config.verifier, parser, template)
+    found = survey_files(config, out, writes=engine.rank == 0)
+    log = ProgressLog(out)
+    finished, problem = 0, ""
+    if engine.rank == 0:
+        try:
+            finished = log.open(header_of(config, template.hash))
+        except ValueError as error:
+            problem = str(error)
+    finished, problem = gather(engine, (finished, problem))[0]
+    if problem:
+        raise ValueError(problem)
+    profile(config, found, engine, scorer, template, log, finished)
+    summary = write_selection(config, found, template, log, out) if engine.rank == 0 else None
+    return gather(engine, summary)[0]
+
+
+def survey_files(config: RunConfig, out: Path, writes: bool) -> Survey:
+    """Read everything once and stop on what needs no engine to be found wrong; rank 0 `writes` the bad rows first.
+
+    Raises ValueError as `select_pivots` does.
+    """
+    build_verifier(config.verifier)
+    found = survey(config)
+    if writes:
+        out.mkdir(parents=True, exist_ok=True)
+        write_jsonl(out / "rejected.jsonl", read_rejections(config))
+    found.reader.check_bad_share(config.pivots.max_bad_share)
+    if not found.count:
+        raise ValueError(
+            "no turn is left to profile; look at rejected.jsonl, trajectories.min_reward and heldout_share"
+        )
+    return found
+
+
+def write_selection(
+    config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, out: Path
+) -> dict[str, Any]:
+    """Turn a finished log into the four files; each appears whole. Returns the summary."""
+    tally = Tally(config.pivots.max_mean)
+    write_jsonl(out / "profile.jsonl", (row for result in log.results() for row in result["profiles"]))
+    write_jsonl(out / "pivots.jsonl", _pivot_rows(config, found, template, log, tally))
+    write_jsonl(out / "rejected.jsonl", _rejected_rows(config, log))
+    summary = _summary(config, found, template, log, tally)
+    write_json(out / "summary.json", summary)
+    return summary
+
+
+def _pivot_rows(
+    config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, tally: Tally
+) -> Iterator[dict[str, Any]]:
+    """Walk profiles and candidates side by side (both are in file order), count every profile and yield the pivots."""
+    turns = candidates(config, found)
+    for result in log.results():
+        for row in result["profiles"]:
+            profiled = Profile.from_json(row)
+            turn = next(turn for turn in turns if turn.id == profiled.id)
+            tally.add(turn, profiled)
+            if is_pivot(profiled, config.pivots.max_mean):
+                prompt_ids = template.encode(turn.messages, turn.tools)
+                yield Pivot(turn, profiled, prompt_ids, template.hash).to_json()
+
+
+def _rejected_rows(config: RunConfig, log: ProgressLog) -> Iterator[dict[str, Any]]:
+    yield from read_rejections(config)
+    for result in log.results():
+        yield from result["rejected"]
+
+
+def _summary(
+    config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, tally: Tally
+) -> dict[str, Any]:
+    reader = found.reader
+    rejected = Counter(reader.rejected)
+    spent: Counter[str] = Counter()
+    for result in log.results():
+        rejected.update(row["reason"] for row in result["rejected"])
+        for key in ("prompt_tokens", "sampled_tokens", "seconds"):
+            spent[key] += result[key]
+    return {
+        **tally.report(),
+        "rejected": dict(sorted(rejected.items())),
+        "filtered": dict(sorted(reader.filtered.items())),
+        "rows": reader.rows,
+        "bad_rows": reader.bad_rows,
+        "trajectories": reader.trajectories,
+        "turns": reader.turns,
+        "heldout_turns": found.heldout,
+        "turns_left_out_by_limit": found.left_out,
+        "prompt_tokens": spent["prompt_tokens"],
+        "sampled_tokens": spent["sampled_tokens"],
+        "engine_seconds": round(spent["seconds"], 3),
+        "files": list(config.trajectories.files),
+        "policy": config.model.path,
+        "template_hash": template.hash,
+        "samples": config.pivots.samples,
+        "temperature": config.pivots.temperature,
+        "top_p": config.pivots.top_p,
+        "max_mean": config.pivots.max_mean,
+        "verifier": config.verifier.model_dump(),
+        "seed": config.seed,
+    }

@@ -1,0 +1,34 @@
+from pivotrl.verifiers.base import VerifierConfig, build_verifier
+
+EXACT = build_verifier(VerifierConfig(name="exact"))
+
+
+def call(arguments, name="f"):
+    return {"type": "function_call", "name": name, "arguments": arguments}
+
+
+def test_calls_match_as_strings_after_one_rendering():
+    expert = call('{"a":1,"b":"x y"}')
+    assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"}')]).reward == 1
+    assert EXACT.verify(expert, [call('{"b": "x y", "a": 1}')]).reward == 0
+    assert EXACT.verify(expert, [call('{"a": 1.0, "b": "x y"}')]).reward == 0
+    assert EXACT.verify(expert, [call('{"a": 1, "b": "x  y"}')]).reward == 0
+    assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"}', "F")]).reward == 0
+    assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"}')] * 2).reward == 0
+    assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"')]).reward == 0
+
+
+def test_messages_match_as_strings():
+    expert = {"type": "message", "content": "\nSure."}
+    assert EXACT.verify(expert, [{"type": "message", "content": "Sure."}]).reward == 1
+    assert EXACT.verify(expert, [{"type": "message", "content": "sure."}]).reward == 0
+    assert EXACT.verify(expert, [call("{}")]).reward == 0
+    assert EXACT.verify(expert, []).reason == "no_action"
+    assert EXACT.verify(call("{}"), [{"type": "message", "content": "{}"}]).reward == 0
+
+
+def test_batches_match_in_order():
+    one, two = call('{"a": 1}'), call('{"a": 2}')
+    expert = {"type": "function_call_batch", "calls": [one, two]}
+    assert EXACT.verify(expert, [one, two]).reward == 1
+    assert EXACT.verify(expert, [two, one]).reward == 0

@@ -1,0 +1,83 @@
+"""Whatever a model writes gets a verdict, soon."""
+
+import json
+import time
+
+import pytest
+
+from pivotrl.verifiers.base import VerifierConfig, build_verifier
+
+EXPERT = {"type": "function_call", "name": "f", "arguments": '{"a": 1, "s": "one two three", "x": 0.5, "l": [1]}'}
+BATCH = {"type": "function_call_batch", "calls": [EXPERT, EXPERT]}
+MESSAGE = {"type": "message", "content": "hello"}
+
+
+def with_value(key: str, text: str) -> str:
+    values = {"a": "1", "s": '"one two three"', "x": "0.5", "l": "[1]"} | {key: text}
+    return "{" + ", ".join(f'"{name}": {value}' for name, value in values.items()) + "}"
+
+
+HOSTILE = {
+    "deep list": "[" * 200_000 + "]" * 200_000,
+    "deep object": '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "deep value": with_value("l", "[" * 5000 + "]" * 5000),
+    "nesting just below the parser's limit": with_value("l", "[" * 700 + "]" * 700),
+    "huge integer": with_value("a", "9" * 100_000),
+    "huge float": with_value("x", "1e999999"),
+    "NaN": with_value("x", "NaN"),
+    "infinity": with_value("x", "-Infinity"),
+    "lone surrogate": with_value("s", '"\\ud800 \\udfff x"'),
+    "raw surrogate": with_value("s", '"\ud800 y z"'),
+    "zero byte": "\x00",
+    "10 MB string": with_value("s", '"' + "word " * 2_000_000 + '"'),
+    "1 MB of words": with_value("s", '"' + "w " * 499_000 + '"'),
+    "many keys": json.dumps({str(index): index for index in range(50_000)}),
+    "10 MB of digits": "1" * 10_000_000,
+    "repeated keys": '{"a": 2, "a": 1, "s": "one two three", "x": 0.5, "l": [1]}',
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("name", ["tool_call", "exact"])
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_arguments_get_a_verdict(name, case):
+    verifier = build_verifier(VerifierConfig(name=name))
+    item = {"type": "function_call", "name": "f", "arguments": HOSTILE[case]}
+    start = time.perf_counter()
+    for expert in (EXPERT, BATCH, MESSAGE):
+        verdict = verifier.verify(expert, [item])
+        right = case == "repeated keys" and expert is EXPERT  # the last one counts, as for json.loads
+        assert verdict.reward == float(right), verdict
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("name", ["tool_call", "exact"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        {},
+        {"type": "function_call"},
+        {"type": "function_call", "name": None, "arguments": None},
+        {"type": "function_call", "name": ["f"], "arguments": {"a": 1}},
+        {"type": "function_call", "name": "f", "arguments": b"{}"},
+        {"type": "function_call", "name": "f" * 10_000_000, "arguments": "{}"},
+        {"type": "message"},
+        {"type": "message", "content": None},
+        {"type": "message", "content": "\ud800"},
+        {"type": ["x"]},
+    ],
+)
+def test_items_of_any_shape_get_a_verdict(name, item):
+    verifier = build_verifier(VerifierConfig(name=name))
+    for expert in (EXPERT, BATCH):
+        assert verifier.verify(expert, [item]).reward == 0
+    assert verifier.verify(MESSAGE, [item]).reward in (0, 1)
+
+
+def test_a_flood_of_calls_is_quick():
+    verifier = build_verifier(VerifierConfig())
+    flood = [{"type": "function_call", "name": "f", "arguments": with_value("a", str(index))} for index in range(5000)]
+    start = time.perf_counter()
+    assert verifier.verify(BATCH, flood).reward == 0
+    assert verifier.verify(EXPERT, flood).reward == 1
+    assert time.perf_counter() - start < 2

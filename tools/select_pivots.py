@@ -1,0 +1,113 @@
+"""Find the pivots of expert trajectories: profile every assistant turn with the frozen policy, keep the mixed ones.
+
+    python tools/select_pivots.py --config CONFIG --trajectories FILE... --out FOLDER [section.key=value ...]
+    python tools/select_pivots.py --trajectories FILE... --inspect [--json]        (needs no model)
+
+Started again with the same arguments after a kill, it continues. Under torchrun, all ranks share the work.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", help="YAML file of the run")
+    parser.add_argument("--trajectories", nargs="+", metavar="FILE", help="in place of trajectories.files")
+    parser.add_argument("--out", metavar="FOLDER", help="default: the folder `pivots` in the run's output")
+    parser.add_argument("--inspect", action="store_true", help="say what the files hold, and stop")
+    parser.add_argument("--json", action="store_true", help="with --inspect: as JSON")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
+    options = parser.parse_args(arguments)
+    if options.json and not options.inspect:
+        parser.error("--json belongs to --inspect: write both")
+    # `--trajectories a.json key=value` gives argparse no way to tell files from overrides.
+    words = options.trajectories or []
+    overrides = [word for word in words if re.match(r"[a-z_.]+=", word) and not Path(word).exists()]
+    options.overrides += overrides
+    options.trajectories = [word for word in words if word not in overrides]
+    return options
+
+
+def inspect_files(options: argparse.Namespace) -> None:
+    from pivotrl.trajectories.inspection import describe, inspect
+
+    if options.config:
+        config = load(options)
+        section, seed = config.trajectories, config.seed
+    else:
+        section, seed = trajectories_alone(options), 0
+    found = inspect(section, seed)
+    print(json.dumps(found, indent=2) if options.json else describe(found))
+
+
+def trajectories_alone(options: argparse.Namespace):
+    """The section without a run's file: from the files named and the `trajectories.` overrides."""
+    import yaml
+
+    from pivotrl.trajectories.config import TrajectoriesConfig
+
+    values = {"files": options.trajectories}
+    for override in options.overrides:
+        key, _, text = override.partition("=")
+        name = key.removeprefix("trajectories.")
+        if name == key or name not in TrajectoriesConfig.model_fields:
+            known = ", ".join(f"trajectories.{field}" for field in TrajectoriesConfig.model_fields)
+            raise ValueError(f"unknown key {key}; without --config the keys are {known}")
+        values[name] = yaml.safe_load(text)
+    return TrajectoriesConfig.model_validate(values)
+
+
+def load(options: argparse.Namespace):
+    """The run's configuration, with the command line's files and overrides."""
+    from pivotrl.config import load_config
+
+    config = load_config(options.config, options.overrides)
+    if options.trajectories:
+        section = config.trajectories.model_copy(update={"files": options.trajectories})
+        config = config.model_copy(update={"trajectories": section})
+    return config
+
+
+def select(options: argparse.Namespace) -> None:
+    if not options.config:
+        raise ValueError("--config is missing: give the run's YAML file (only --inspect does without)")
+    config = load(options)
+
+    from pivotrl.pivots.report import describe
+    from pivotrl.pivots.selection import select_pivots, survey_files
+    from pivotrl.trajectories.template import ChatTemplate
+
+    out = Path(options.out or Path(config.output) / "pivots")
+    survey_files(config, out, writes=os.environ.get("RANK", "0") == "0")  # before the seconds that an engine takes
+    template = ChatTemplate(config.model.path, config.model.chat_template)
+
+    from pivotrl.rollout.engine import Engine
+    from pivotrl.rollout.parsing import ActionParser
+
+    parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
+    engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed)
+    summary = select_pivots(config, engine, parser, template, out)
+    if engine.rank == 0:
+        print(describe(summary, out))
+
+
+def main() -> int:
+    options = parse_arguments()
+    try:
+        inspect_files(options) if options.inspect else select(options)
+    except ValueError as error:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"select_pivots: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
