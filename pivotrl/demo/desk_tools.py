@@ -9,8 +9,8 @@ CITIES = ("oslo", "lima", "rome", "cairo", "paris", "delhi", "quito", "tokyo")
 METHODS = ("card", "gift", "bank")
 REASONS = ("late", "broken", "unwanted")
 STATUSES = ("pending", "shipped", "delivered")
-USER_IDS = tuple(f"u{n}" for n in range(10, 60))
-ORDER_IDS = tuple(f"w{n}" for n in range(10, 90))
+USER_IDS = tuple(f"u{n}" for n in range(10, 30))
+ORDER_IDS = tuple(f"w{n}" for n in range(10, 50))
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "find_user": ("user_id",),

@@ -90,7 +90,10 @@ class Desk:
         if not self.introduced:
             self.introduced = True
             self.messages.append({"role": "user", "content": f"I am {self.task.user_id}"})
-        elif self.request_index + 1 < len(self.task.requests):
+            return
+        if self.request.kind == "check" and self.request.order_id not in self.seen:
+            self.outcome.violations.append("an answer about an order that was not looked at")
+        if self.request_index + 1 < len(self.task.requests):
             self.request_index += 1
             self.handled = None
             self.messages.append({"role": "user", "content": "Next " + self.request.say()})
