@@ -1,6 +1,6 @@
 """One step's experience: sample a group at each pivot, judge every action, make the trainer's batch of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,11 +81,17 @@ def make_batch(session: Session, groups: Sequence[Group]) -> list[packing.Sample
     ]
 
 
-def describe(groups: Sequence[Group]) -> dict[str, float]:
-    """Metrics of a step's experience: mean reward, share of groups with signal, lengths, share cut off by the limit."""
+def describe(groups: Sequence[Group], seconds: Mapping[str, float]) -> dict[str, float]:
+    """Metrics of a step's experience: mean reward, share of groups with signal, lengths, tokens per second.
+
+    Args:
+        groups: the step's groups.
+        seconds: wall seconds of its phases; `rollout` and `total` are read.
+    """
     samples = [item for group in groups for item in group.samples]
     rewards = [reward for group in groups for reward in group.rewards]
     tokens = sum(len(item.token_ids) for item in samples)
+    prompt_tokens = sum(len(group.pivot.prompt_ids) * len(group.samples) for group in groups)
     return {
         "reward": sum(rewards) / len(rewards),
         "signal_share": sum(group.has_signal for group in groups) / len(groups),
@@ -93,7 +99,8 @@ def describe(groups: Sequence[Group]) -> dict[str, float]:
         "response_tokens": tokens,
         "response_length": tokens / len(samples),
         "cut_off_share": sum(item.finish == "length" for item in samples) / len(samples),
-        "prompt_tokens": sum(len(group.pivot.prompt_ids) * len(group.samples) for group in groups),
+        "tokens_per_second": (prompt_tokens + tokens) / seconds["total"],
+        "sampled_per_second": tokens / seconds["rollout"],
     }
 
 

@@ -51,23 +51,13 @@ def train(session: "Session") -> None:
             with timer.phase("train"):
                 learned = policy.train_step(batch, step)
             with timer.phase("refit"):
-                proof = refit(policy, engine)
+                proof = refit(policy, engine).metrics()
             with timer.phase("save"):
                 checkpoint.save_if_due(policy, run / "checkpoints", step + 1)
             if step == 0 and rank == 0:
                 (run / "examples.json").write_text(json.dumps(collect.examples(session, groups), indent=1))
             seconds = timer.with_total()
-            writer.write(step, collect.describe(groups) | learned | proof.metrics() | rates(groups, seconds), seconds)
-
-
-def rates(groups: list, seconds: dict[str, float]) -> dict[str, float]:
-    """Tokens per second: of the whole step (prompts and responses), and sampled by the engines."""
-    responses = sum(len(sample.token_ids) for group in groups for sample in group.samples)
-    prompts = sum(len(group.pivot.prompt_ids) * len(group.samples) for group in groups)
-    return {
-        "tokens_per_second": (prompts + responses) / seconds["total"],
-        "sampled_per_second": responses / seconds["rollout"],
-    }
+            writer.write(step, collect.describe(groups, seconds) | learned | proof, seconds)
 
 
 def main() -> int:

@@ -102,15 +102,20 @@ def load(policy: Policy, target: Path) -> int:
         ValueError: a file of the checkpoint is missing or unreadable (it is named).
     """
     from megatron.core import dist_checkpointing
+    from megatron.core.dist_checkpointing.core import CheckpointingException
+    from torch.distributed.checkpoint.api import CheckpointException
 
     with device.scope():
         torch_adam.init_state(policy.optimizer)
         torch_adam.patch_distributed_load()
         try:
             state = dist_checkpointing.load(_sharded_state(policy, is_loading=True), str(target))
-        except (OSError, RuntimeError, KeyError, EOFError, dist_checkpointing.core.CheckpointingException) as error:
+        except (CheckpointingException, CheckpointException, OSError, RuntimeError, KeyError, EOFError) as error:
+            reasons = getattr(error, "failures", None) or {0: error}
+            reason = " ".join(str(next(iter(reasons.values()))).split())[:300]
             raise ValueError(
-                f"{target}: this checkpoint cannot be read: {' '.join(str(error).split())[:400]}"
+                f"{target}: this checkpoint cannot be read ({reason}); write the name of an older one into "
+                f"{target.parent / 'latest'}, or start in another output folder"
             ) from error
         policy.model.load_state_dict(state["model"])
         policy.optimizer.load_state_dict(state["optimizer"])
