@@ -65,10 +65,11 @@ class PolicyLoss:
 
 
 def global_denominator(config: ObjectiveConfig, num_tokens_N: Sequence[int]) -> float:
-    """What the loss of every micro-batch is divided by, from the response lengths of *all* samples of the global batch.
+    """What the loss of every micro-batch is divided by, from the lengths of *all* responses of the global batch.
 
     Computed once, before the first micro-batch, on every rank from the same list; then the gradient of the global batch
-    is the same however it is cut into micro-batches and ranks.
+    is the same however it is cut into micro-batches and ranks. Only tokens that `mask_T` lets count have a place in a
+    length.
         token_mean      number of response tokens
         sequence_mean   number of samples
         constant        number of samples x tokens_per_sample

@@ -6,7 +6,6 @@ Legend: T response tokens of one micro-batch.
 from collections.abc import Mapping, Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 MetricSums = dict[str, Tensor]
@@ -14,18 +13,17 @@ MetricSums = dict[str, Tensor]
 
 
 def sum_metrics(values: Mapping[str, Tensor], mask_T: Tensor) -> MetricSums:
-    """Sum each [T] tensor of `values` over the tokens of `mask_T` (bool)."""
+    """Sum each detached [T] tensor of `values` over the tokens of `mask_T` (bool)."""
     count = mask_T.sum().double()
-    return {name: torch.stack([value_T.detach().double()[mask_T].sum(), count]) for name, value_T in values.items()}
+    return {
+        name: torch.stack([value_T.double().masked_fill(~mask_T, 0.0).sum(), count]) for name, value_T in values.items()
+    }
 
 
-def mean_metrics(micro_batches: Sequence[MetricSums], group: dist.ProcessGroup | None = None) -> dict[str, float]:
-    """Mean per token over all micro-batches, and over the ranks of `group` (the data-parallel one) by one all-reduce.
-
-    Every rank must pass the same names, at least one micro-batch, and at least one token in all.
-    """
-    names = list(micro_batches[0])
-    sums = torch.stack([torch.stack([sums[name] for name in names]) for sums in micro_batches]).sum(dim=0)
-    if group is not None:
-        dist.all_reduce(sums, group=group)
-    return {name: total / count for name, (total, count) in zip(names, sums.tolist(), strict=True)}
+def mean_metrics(micro_batches: Sequence[MetricSums]) -> dict[str, float]:
+    """Mean per token over the micro-batches of all ranks: at least one, with the same names, and one token in all."""
+    means = {}
+    for name in micro_batches[0]:
+        total, count = torch.stack([sums[name] for sums in micro_batches]).sum(dim=0).tolist()
+        means[name] = total / count
+    return means

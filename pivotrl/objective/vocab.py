@@ -11,6 +11,8 @@ Each rank holds the merged M, log S and H, so the backward pass needs no collect
 (x - M) / T - log S: a stored M / T + log S would lose the second term to rounding where logits are huge.
 """
 
+from collections.abc import Iterator
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -84,15 +86,16 @@ class _VocabParallelLogprob(torch.autograd.Function):
         return d_logits_NV, None, None, None
 
 
-def _chunks(first_NV: Tensor, *others: Tensor | None):
+def _chunks(first_NV: Tensor, *others: Tensor | None) -> Iterator[tuple[Tensor | None, ...]]:
+    """Cut tensors (or Nones) along their rows together, so that the first has CHUNK_ELEMENTS a chunk; one if empty."""
     rows = max(1, CHUNK_ELEMENTS // first_NV.shape[1])
     for start in range(0, max(len(first_NV), 1), rows):
         yield tuple(None if tensor is None else tensor[start : start + rows] for tensor in (first_NV, *others))
 
 
 def _scaled_distance(logits_CV: Tensor, max_C: Tensor, temperature: float) -> Tensor:
-    """(x - max) / T, at least LOG_ZERO, in a new tensor of the dtype of `max_C`."""
-    return (logits_CV.to(max_C.dtype) - max_C[:, None]).mul_(1 / temperature).clamp_(min=LOG_ZERO)
+    """(x - max) / T, at least LOG_ZERO, in a new tensor of the dtype of `max_C`, to which the subtraction promotes."""
+    return (logits_CV - max_C[:, None]).mul_(1 / temperature).clamp_(min=LOG_ZERO)
 
 
 def _shard_stats(logits_CV: Tensor, local_targets_C: Tensor, temperature: float) -> Tensor:
@@ -120,6 +123,7 @@ def _merge(stats_4N: Tensor, tp_group: dist.ProcessGroup | None, temperature: fl
     if tp_group is None:
         return tuple(stats_4N)
     stats_R4N = stats_4N.new_empty(dist.get_world_size(tp_group), *stats_4N.shape)
+    # Flat, since gloo fills no stacked output.
     dist.all_gather_into_tensor(stats_R4N.view(-1), stats_4N.view(-1), group=tp_group)
     max_RN, sum_RN, weighted_RN, target_RN = stats_R4N.unbind(dim=1)
     max_N = max_RN.amax(dim=0)

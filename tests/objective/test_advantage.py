@@ -110,6 +110,13 @@ def test_equal_rewards_and_lone_samples_give_zero_bits(mode, dtype):
             assert actual_N.view(torch.uint8).sum() == 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_float32_rewards_are_computed_in_float64(mode):
+    rewards_N = 1000 + torch.rand(50, generator=torch.Generator().manual_seed(0))
+    exact_N = advantage.group_advantages(rewards_N.double(), [i % 7 for i in range(50)], mode, 1e-6)
+    assert torch.equal(advantage.group_advantages(rewards_N, [i % 7 for i in range(50)], mode, 1e-6), exact_N.float())
+
+
 def test_groups_are_by_id_alone():
     """Two pivots with one prompt, hence one set of possible rewards, stay two groups; ids may be a tensor."""
     rewards_N = torch.tensor([1.0, 0.0, 1.0, 1.0], dtype=torch.float64)

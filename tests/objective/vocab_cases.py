@@ -26,8 +26,7 @@ def check(
 ) -> None:
     """Compare this rank's outputs and gradient with the reference, in ways that a small error cannot hide from.
 
-    The gradient's entry at the target outweighs all others of its row, so those are compared alone; and every row of the
-    whole gradient sums to zero.
+    A row's entry at the target outweighs all its others, so those are compared alone; and each row must sum to zero.
     """
     rank, ranks = (0, 1) if group is None else (dist.get_rank(group), dist.get_world_size(group))
     width = logits_NW.shape[1] // ranks
