@@ -83,7 +83,7 @@ def profile_chunk(
         try:
             prompt_ids = usable_prompt(config, turn, scorer, template)
         except RowFault as fault:
-            rejected.append(fault.at(Place("", turn.source), turn.id).to_json())
+            rejected.append(fault.at(Place.parse(turn.source), turn.id).to_json())
             continue
         kept.append(turn)
         requests.append(

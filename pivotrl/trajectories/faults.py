@@ -1,6 +1,7 @@
 """What a reader raises inside a bad row; `turns` and the readers' driver turn it into a `Rejected` record."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from pivotrl.trajectories.records import Rejected
 
@@ -11,6 +12,15 @@ class Place:
 
     file: str
     row: str
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.row}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The inverse of `str`."""
+        file, kind, number = text.rsplit(" ", 2)
+        return cls(file, f"{kind} {number}")
 
 
 class RowFault(ValueError):

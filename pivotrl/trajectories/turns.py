@@ -122,6 +122,6 @@ class TurnReader:
             tools=trajectory.tools,
             expert=expert,
             verifier=trajectory.verifier,
-            source=f"{trajectory.file} {trajectory.row}",
+            source=str(Place(trajectory.file, trajectory.row)),
             split=split,
         )

@@ -14,7 +14,6 @@ thousands of digits, megabytes of arguments), the verdict is 0.
 """
 
 import json
-from collections import Counter
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -140,10 +139,18 @@ def _value_fault(expected: Any, actual: Any, params: ToolCallParams) -> str:
 
 
 def _strings_match(expected: str, actual: str, threshold: float) -> bool:
+    """|E & A| / (|E| + |A|) >= threshold over multisets of words; strings of less than two words must be equal."""
     wanted, found = expected.lower().split(), actual.lower().split()
     if len(wanted) < 2 or len(found) < 2:
         return expected == actual
-    shared = (Counter(wanted) & Counter(found)).total()
+    counts: dict[str, int] = {}
+    for word in wanted:
+        counts[word] = counts.get(word, 0) + 1
+    shared = 0
+    for word in found:
+        if left := counts.get(word):
+            counts[word] = left - 1
+            shared += 1
     return shared / (len(wanted) + len(found)) >= threshold
 
 

@@ -42,7 +42,7 @@ def test_writing_is_atomic_and_equal_rows_give_equal_bytes(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         store.write_jsonl(path, broken())
-    assert path.read_bytes() == before == b'{"a":1,"b":"\\u20ac"}\n'
+    assert path.read_bytes() == before == b'{"b":"\\u20ac","a":1}\n'
     assert [row for _, row in store.read_jsonl(path)] == [{"a": 1, "b": "\u20ac"}]
 
 

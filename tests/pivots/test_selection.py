@@ -1,0 +1,148 @@
+import json
+
+import pytest
+
+from pivotrl.pivots.selection import select_pivots
+from pivotrl.trajectories.records import Pivot, Profile
+from pivotrl.trajectories.store import read_jsonl
+from tests.pivots.fakes import FakeEngine, FakeParser, FakeTemplate, bytes_of, run_config
+from tests.trajectories.rows import chat_row, write_rows
+
+ROWS = 40
+
+
+@pytest.fixture
+def trajectories(tmp_path):
+    long = chat_row("long")
+    long["messages"][1]["content"] = "x" * 2000
+    refused = chat_row("refused")
+    refused["messages"][0]["content"] = "REFUSE"
+    odd = chat_row("odd", verifier={"name": "terminal"})
+    odd_params = chat_row("odd_params", verifier={"params": {"threshold": 1}})
+    rows = [chat_row(f"t{index}") for index in range(ROWS)]
+    return write_rows(tmp_path / "a.jsonl", [*rows, long, refused, odd, odd_params, "{"])
+
+
+def settings(trajectories, **pivots):
+    share = {"max_bad_share": 0.1}
+    return run_config([trajectories], pivots=share | pivots, trajectories={"heldout_share": 0.0})
+
+
+def select(config, out, engine=None):
+    engine = engine or FakeEngine()
+    return select_pivots(config, engine, FakeParser(), FakeTemplate(), out), engine
+
+
+def rows_of(path):
+    return [row for _, row in read_jsonl(path)]
+
+
+def test_mixed_turns_below_lambda_are_the_pivots_and_every_turn_is_counted(tmp_path, trajectories):
+    summary, engine = select(settings(trajectories), tmp_path / "out")
+    profiles = [Profile.from_json(row) for row in rows_of(tmp_path / "out" / "profile.jsonl")]
+    pivots = [Pivot.from_json(row) for row in rows_of(tmp_path / "out" / "pivots.jsonl")]
+    wanted = [item.id for item in profiles if item.variance > 0 and item.mean < 0.6]
+    assert wanted and [pivot.id for pivot in pivots] == wanted
+    for item in profiles:
+        assert item.mean == pytest.approx(sum(item.rewards) / 4)
+        assert item.variance == pytest.approx(item.mean * (1 - item.mean)), "population variance of 0 / 1 rewards"
+        assert item.policy == "fake-model" and item.sampling["n"] == 4
+    assert summary["candidates"] == len(profiles) == 2 * ROWS
+    assert summary["mixed"] + summary["all_pass"] + summary["all_fail"] == 2 * ROWS
+    assert summary["pivots"] == len(pivots) < summary["mixed"], "some mixed turns are too easy"
+    assert summary["per_tool"]["get_order"]["candidates"] == ROWS == summary["per_tool"]["(message)"]["candidates"]
+    assert {depth: counts["candidates"] for depth, counts in summary["per_depth"].items()} == {"0": ROWS, "1": ROWS}
+    assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (
+        pivots[0].prompt_ids == FakeTemplate().encode(pivots[0].turn.messages, []) and pivots[0].template_hash == "fake"
+    )
+    assert summary["prompt_tokens"] == sum(len(request.prompt_ids) for request in engine.requests)
+
+
+def test_turns_that_cannot_be_used_are_counted_by_reason_and_written(tmp_path, trajectories):
+    summary, _ = select(settings(trajectories), tmp_path / "out")
+    reasons = {"prompt_too_long": 2, "template_refused": 2, "no_such_verifier": 4, "malformed_json": 1}
+    assert summary["rejected"] == reasons
+    rejected = rows_of(tmp_path / "out" / "rejected.jsonl")
+    assert len(rejected) == 9
+    too_long = next(row for row in rejected if row["reason"] == "prompt_too_long")
+    assert too_long["id"] == "a:long/0" and too_long["row"] == "line 41" and too_long["file"] == "a.jsonl"
+    assert "rollout.max_model_len" in too_long["found"] and "raise rollout.max_model_len" in too_long["write"]
+    assert summary["turns"] == summary["candidates"] + 8
+
+
+@pytest.mark.parametrize("deaths", [[0], [3], [1, 1, 2], [9]])
+def test_killed_and_continued_gives_the_same_bytes(tmp_path, trajectories, deaths):
+    config = settings(trajectories)
+    select(config, tmp_path / "whole")
+    sampled = 0
+    for death in deaths:
+        engine = FakeEngine(die_after=death)
+        with pytest.raises(KeyboardInterrupt):
+            select(config, tmp_path / "killed", engine)
+        sampled += len(engine.requests)
+        with open(tmp_path / "killed" / "progress.jsonl", "a") as file:
+            file.write('{"chunk": 99, "profiles": [')  # a kill in the middle of a write
+    _, engine = select(config, tmp_path / "killed")
+    assert bytes_of(tmp_path / "killed") == bytes_of(tmp_path / "whole")
+    assert sampled + len(engine.requests) == 2 * ROWS, "no turn is sampled twice"
+    clocks = ("engine_seconds",)
+    whole, killed = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", "killed"))
+    assert {k: v for k, v in whole.items() if k not in clocks} == {k: v for k, v in killed.items() if k not in clocks}
+
+
+def test_a_finished_selection_started_again_samples_nothing_and_may_take_another_lambda(tmp_path, trajectories):
+    first, _ = select(settings(trajectories), tmp_path / "out")
+    before = bytes_of(tmp_path / "out")
+    second, engine = select(settings(trajectories), tmp_path / "out")
+    assert not engine.requests and first == second and bytes_of(tmp_path / "out") == before
+    third, engine = select(settings(trajectories, max_mean=1.0), tmp_path / "out")
+    assert not engine.requests and third["pivots"] == third["mixed"] > first["pivots"]
+
+
+def test_another_configuration_does_not_continue_a_selection(tmp_path, trajectories):
+    select(settings(trajectories), tmp_path / "out")
+    with pytest.raises(
+        ValueError, match=r"pivots\.samples=4, and now it is 8; set it back to continue, or give another"
+    ):
+        select(settings(trajectories, samples=8), tmp_path / "out")
+    with open(trajectories, "a") as file:
+        file.write(json.dumps(chat_row("new")) + "\n")
+    with pytest.raises(ValueError, match=r"content of .*a\.jsonl"):
+        select(settings(trajectories), tmp_path / "out")
+
+
+def test_seeds_belong_to_turns_not_to_their_place(tmp_path, trajectories):
+    _, engine = select(settings(trajectories), tmp_path / "a")
+    _, other = select(settings(trajectories, chunk=5), tmp_path / "b")
+    assert [request.seed for request in engine.requests] == [request.seed for request in other.requests]
+    assert len({request.seed for request in engine.requests}) == 2 * ROWS
+    assert (tmp_path / "a" / "profile.jsonl").read_bytes() == (tmp_path / "b" / "profile.jsonl").read_bytes()
+
+
+def test_limit_draws_a_spread_that_a_larger_limit_contains(tmp_path, trajectories):
+    def chosen(limit):
+        summary, _ = select(settings(trajectories, limit=limit), tmp_path / f"l{limit}")
+        rows = rows_of(tmp_path / f"l{limit}" / "profile.jsonl") + rows_of(tmp_path / f"l{limit}" / "rejected.jsonl")
+        assert summary["turns_left_out_by_limit"] == 2 * ROWS + 8 - limit
+        return [row["id"] for row in rows if row["id"]]
+
+    few, more = chosen(10), chosen(30)
+    assert len(few) == 10 and len(more) == 30 and set(few) < set(more)
+    assert len({name.split("/")[0] for name in few}) > 5, "not the first few trajectories"
+
+
+def test_held_out_trajectories_are_never_profiled(tmp_path, trajectories):
+    config = run_config([trajectories], pivots={"max_bad_share": 0.1}, trajectories={"heldout_share": 0.5})
+    summary, _ = select(config, tmp_path / "out")
+    assert summary["heldout_turns"] > 20
+    assert summary["candidates"] + summary["heldout_turns"] + 8 >= 2 * ROWS + 8 - 8
+    pivots = [Pivot.from_json(row) for row in rows_of(tmp_path / "out" / "pivots.jsonl")]
+    assert {pivot.turn.split for pivot in pivots} == {"train"}
+
+
+def test_too_many_bad_rows_stop_before_sampling_and_leave_the_list(tmp_path, trajectories):
+    engine = FakeEngine()
+    with pytest.raises(ValueError, match=r"1 of 45 rows are bad \(2\.2%: malformed_json 1\)"):
+        select(settings(trajectories, max_bad_share=0.01), tmp_path / "out", engine)
+    assert not engine.requests and len(rows_of(tmp_path / "out" / "rejected.jsonl")) == 1
