@@ -72,6 +72,14 @@ class HfFiles:
         """Whether the experts of a layer are stored as two stacked tensors."""
         return any(name.endswith("mlp.experts.down_proj") for name in self.file_of)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the stored embedding."""
+        name = "model.embed_tokens.weight"
+        if name not in self.file_of:
+            raise ValueError(f"{self.path}: no tensor {name!r} among its {len(self.file_of)}")
+        return self._handle(self.file_of[name]).get_slice(name)[:0].dtype
+
     def whole(self, name: str) -> Tensor:
         """One stored tensor, under the name that the file gives it."""
         return self._handle(self.file_of[name]).get_tensor(name)

@@ -1,5 +1,6 @@
 """How the ranks share the model: checking a layout, and Megatron's process groups for it."""
 
+import math
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -11,38 +12,35 @@ from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.config import ParallelConfig
 
 
-def _divisors(number: int) -> str:
-    return ", ".join(str(d) for d in range(1, number + 1) if number % d == 0)
-
-
 def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) -> None:
     """Stop if the layout does not fit the model or the number of ranks. Pure.
 
     Raises:
         ValueError: it names the configuration's key, both numbers, and values that would do.
     """
-    tensor, expert, expert_tensor, stages = (
-        parallel.tensor,
-        parallel.expert,
-        parallel.expert_tensor,
-        parallel.pipeline,
-    )
+    tensor, stages = parallel.tensor, parallel.pipeline
+    expert, expert_tensor = parallel.expert, parallel.expert_tensor
 
-    def divide(key: str, value: int, what: str, number: int) -> None:
-        if number % value:
-            raise ValueError(
-                f"parallel.{key} is {value}, which does not divide the {number} {what}: use one of {_divisors(number)}"
-            )
+    def divide(key: str, **numbers: int) -> None:
+        """The value of `key` must divide each number, which is a key of config.json."""
+        value, common = getattr(parallel, key), math.gcd(*numbers.values())
+        for name, number in numbers.items():
+            if number % value:
+                choices = ", ".join(str(d) for d in range(1, common + 1) if common % d == 0)
+                raise ValueError(f"parallel.{key} is {value}, which does not divide {name} {number}: use {choices}")
 
-    divide("tensor", tensor, "attention heads", arch.heads)
-    divide("tensor", tensor, "key-value heads", arch.kv_heads)
-    divide("tensor", tensor, "entries of the vocabulary", arch.vocab)
-    divide("pipeline", stages, "layers", arch.layers)
+    split_by_tensor = {
+        "num_attention_heads": arch.heads,
+        "num_key_value_heads": arch.kv_heads,
+        "vocab_size": arch.vocab,
+    }
+    divide("pipeline", num_hidden_layers=arch.layers)
     if arch.experts:
-        divide("expert", expert, "experts", arch.experts)
-        divide("expert_tensor", expert_tensor, "columns of an expert (moe_intermediate_size)", arch.expert_ffn)
+        divide("tensor", **split_by_tensor)
+        divide("expert", num_experts=arch.experts)
+        divide("expert_tensor", moe_intermediate_size=arch.expert_ffn)
     else:
-        divide("tensor", tensor, "columns of the MLP (intermediate_size)", arch.ffn)
+        divide("tensor", **split_by_tensor, intermediate_size=arch.ffn)
         for key, value in (("expert", expert), ("expert_tensor", expert_tensor)):
             if value > 1:
                 raise ValueError(f"parallel.{key} is {value}, but {arch.name} has no experts: use 1")

@@ -1,7 +1,7 @@
 """Tiny Hugging Face models with telling weights, and what transformers computes with them.
 
-Norm weights differ from one, routers spread their choices, head_dim is not hidden / heads, and query and key-value heads
-differ in number, so that a swapped or transposed tensor shows.
+Norm weights differ from one, routers spread their choices, head_dim is not hidden / heads, and query and key-value
+heads differ in number, so that a swapped or transposed tensor shows.
 """
 
 import json

@@ -1,0 +1,68 @@
+"""Start the ranks of a command on this machine and end them together, so that a user's error stays one line.
+
+torchrun would do, but it answers a rank's error with a traceback of its own and always exits with code 1.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch.distributed as dist
+
+_GRACE_SECONDS = 2.0
+
+
+def run_ranks(num_ranks: int, command: list[str]) -> int:
+    """Run `python command...` once for each rank, with the environment that torchrun would give.
+
+    Rank 0 writes to this process's output; what another wrote is shown only if it failed and rank 0 did not.
+
+    Returns:
+        0, or the exit code of the first rank that failed; the others are then ended.
+    """
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = []
+        for rank in range(num_ranks):
+            environment = os.environ | {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(num_ranks),
+                "LOCAL_WORLD_SIZE": str(num_ranks),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(store.port),
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+            }
+            environment.setdefault("OMP_NUM_THREADS", "1")
+            output = None if rank == 0 else open(os.path.join(folder, str(rank)), "w+b")  # noqa: SIM115
+            started = subprocess.Popen([sys.executable, *command], env=environment, stdout=output, stderr=output)
+            ranks.append((started, output))
+        try:
+            return _wait(ranks)
+        finally:
+            for process, output in ranks:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+                if output is not None:
+                    output.close()
+
+
+def _wait(ranks: list) -> int:
+    while True:
+        codes = [process.poll() for process, _ in ranks]
+        if any(codes):
+            break
+        if all(code == 0 for code in codes):
+            return 0
+        time.sleep(0.05)
+    time.sleep(_GRACE_SECONDS)  # others may be about to say the same
+    codes = [process.poll() for process, _ in ranks]
+    if not codes[0]:
+        _, output = ranks[next(rank for rank, code in enumerate(codes) if code)]
+        output.seek(0)
+        sys.stderr.write(output.read().decode(errors="replace"))
+        sys.stderr.flush()
+    return next(code for code in codes if code)
