@@ -163,7 +163,7 @@ main() {
   wanted="$(choose_python)"
   rm -f "$venv/setup.stamp"
   : >"$log"
-  say "making $venv with $("$wanted" -V 2>&1) ($wanted): about 2 minutes and 4 GB, once. Log: $log"
+  say "setting up $venv with $("$wanted" -V 2>&1) ($wanted): about 2 minutes and 4 GB the first time. Log: $log"
   local network="is there a connection to a Python package index? Behind a proxy, set HTTPS_PROXY; with a folder of wheels, set PIP_FIND_LINKS."
   step "virtual environment" "check that '$wanted -m venv' works and that $venv can be written." make_venv "$wanted"
   step "torch $torch_version, CPU build" "$network" install_torch
