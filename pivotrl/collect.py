@@ -104,6 +104,14 @@ def describe(groups: Sequence[Group], seconds: Mapping[str, float]) -> dict[str,
     }
 
 
+def summarise(learned: Mapping[str, float]) -> dict[str, float]:
+    """The update's metrics, with the three that a run is watched by under short names: clip_share, kl and gap."""
+    short = {"kl_reference": "kl", "sampler_gap": "gap"}
+    result = {short.get(name, name): value for name, value in learned.items()}
+    clipped = [value for name, value in learned.items() if name in ("clip_low_share", "clip_high_share")]
+    return result | ({"clip_share": sum(clipped)} if clipped else {})
+
+
 def examples(session: Session, groups: Sequence[Group], count: int = 6) -> list[dict[str, Any]]:
     """Turns to read in the report: the prompt's end, the expert's action, one failing and one succeeding sample."""
     rows = []

@@ -51,13 +51,14 @@ def train(session: "Session") -> None:
             with timer.phase("train"):
                 learned = policy.train_step(batch, step)
             with timer.phase("refit"):
-                proof = refit(policy, engine).metrics()
+                proof = refit(policy, engine)
             with timer.phase("save"):
                 checkpoint.save_if_due(policy, run / "checkpoints", step + 1)
             if step == 0 and rank == 0:
                 (run / "examples.json").write_text(json.dumps(collect.examples(session, groups), indent=1))
             seconds = timer.with_total()
-            writer.write(step, collect.describe(groups, seconds) | learned | proof, seconds)
+            proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
+            writer.write(step, collect.describe(groups, seconds) | collect.summarise(learned) | proved, seconds)
 
 
 def main() -> int:

@@ -1,0 +1,88 @@
+"""Configuration: the shipped files are valid, and every mistake names its key and what to write."""
+
+from pathlib import Path
+
+import pytest
+
+from pivotrl.config import RunConfig, load_config, parse_config, save_config
+from pivotrl.schema import Section
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+MINIMAL = {"output": "runs/x", "model": {"path": "model"}}
+
+
+def sections(section: type[Section], prefix: str = "") -> list[tuple[str, type[Section]]]:
+    found = [(prefix, section)]
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            found += sections(field.annotation, f"{prefix}{name}.")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.yaml")), ids=lambda path: path.name)
+def test_shipped_configurations_are_valid(path: Path) -> None:
+    load_config(path)
+
+
+def test_every_field_has_a_description() -> None:
+    bare = [
+        f"{prefix}{name}"
+        for prefix, section in sections(RunConfig)
+        for name, field in section.model_fields.items()
+        if not field.description and not (isinstance(field.annotation, type) and issubclass(field.annotation, Section))
+    ]
+    assert not bare, bare
+
+
+def test_overrides_are_laid_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("output: runs/x\nmodel: {path: model}\noptimizer: {lr: 1e-6}\n")
+    config = load_config(file, ["training.steps=7", "optimizer.lr=2e-5", "trajectories.files=[a.jsonl, b.jsonl]"])
+    assert config.training.steps == 7
+    assert config.optimizer.lr == 2e-5
+    assert config.trajectories.files == ["a.jsonl", "b.jsonl"]
+    assert load_config(file).optimizer.lr == 1e-6, "YAML reads 1e-6 as a string; it must still be a number"
+
+
+def test_a_saved_configuration_reads_back_equal(tmp_path: Path) -> None:
+    config = parse_config(MINIMAL, "test")
+    save_config(config, tmp_path / "config.yaml")
+    assert load_config(tmp_path / "config.yaml") == config
+
+
+@pytest.mark.parametrize(
+    ("tree", "fragments"),
+    [
+        ({**MINIMAL, "trainning": {}}, ["unknown key trainning", "did you mean training?"]),
+        ({**MINIMAL, "optimizer": {"learning_rate": 1}}, ["unknown key optimizer.learning_rate", "known keys: lr, "]),
+        ({**MINIMAL, "training": {"group_sise": 4}}, ["unknown key training.group_sise", "training.group_size?"]),
+        ({**MINIMAL, "optimizer": {"lr": "fast"}}, ["optimizer.lr", "'fast'", "number"]),
+        ({**MINIMAL, "training": {"group_size": 1}}, ["training.group_size", "found 1"]),
+        ({"output": "runs/x"}, ["model is missing", "model: ..."]),
+        ({**MINIMAL, "objective": {"clip_low": -1}}, ["objective.clip_low", "-1"]),
+    ],
+)
+def test_mistakes_name_the_key_and_the_remedy(tree: dict, fragments: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"^file\.yaml: ") as caught:
+        parse_config(tree, "file.yaml")
+    message = str(caught.value)
+    assert "\n" not in message
+    for fragment in fragments:
+        assert fragment in message, message
+
+
+def test_unreadable_files_and_overrides_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nowhere\.yaml: cannot read"):
+        load_config(tmp_path / "nowhere.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("model: [unclosed\n")
+    with pytest.raises(ValueError, match=r"broken\.yaml: not valid YAML: .*line"):
+        load_config(broken)
+    broken.write_text("- a\n- b\n")
+    with pytest.raises(ValueError, match="found list at the top"):
+        load_config(broken)
+    broken.write_text("output: runs/x\nmodel: {path: model}\n")
+    with pytest.raises(ValueError, match="write key=value"):
+        load_config(broken, ["training.steps"])
+    with pytest.raises(ValueError, match="output is not a section"):
+        load_config(broken, ["output.steps=3"])
