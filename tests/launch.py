@@ -44,7 +44,7 @@ def start(
     return subprocess.Popen(
         [*command, str(script), *args],
         cwd=REPOSITORY,
-        env=environment | (env or {}),
+        env=os.environ | quiet | (env or {}),
         stdout=stdout,
         stderr=subprocess.STDOUT if stdout == subprocess.PIPE else subprocess.DEVNULL,
         text=True,
