@@ -36,7 +36,7 @@ def start(
 ) -> subprocess.Popen:
     """Start the ranks and return the launcher's process; the caller waits for it, or calls `kill`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
-    environment = os.environ | {
+    quiet = {
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(REPOSITORY),
         "TOKENIZERS_PARALLELISM": "false",
