@@ -35,18 +35,15 @@ def to_megatron(hf: Path, out: Path, layout: ParallelConfig) -> None:
     refuse_used(out)
     model, _, world = _build(hf, layout, HfFiles(hf).dtype)
     load_hf(model, Architecture.from_hf(hf), hf)
-    partial_out = out.with_name(out.name + ".partial")
+    unfinished = _unfinished(out)
     if world.rank == 0:
-        shutil.rmtree(partial_out, ignore_errors=True)
-        partial_out.mkdir(parents=True)
+        unfinished.mkdir(parents=True)
     dist.barrier()
-    save_model(model, partial_out)
+    save_model(model, unfinished)
     dist.barrier()
     if world.rank == 0:
-        copy_side_files(hf, partial_out / HF_SUBFOLDER)
-        if out.exists():
-            out.rmdir()
-        partial_out.rename(out)
+        copy_side_files(hf, unfinished / HF_SUBFOLDER)
+        _finish(unfinished, out)
         print(f"{out}: Megatron checkpoint of {hf}, {Architecture.from_hf(hf).name}")
     dist.barrier()
 
@@ -64,7 +61,9 @@ def to_hf(checkpoint: Path, out: Path, layout: ParallelConfig, hf: Path | None =
     load_model_weights(checkpoint, model)
     tensors = export_hf(model, arch)
     if world.rank == 0:
-        count = write_folder(tensors, source, out, dtype)
+        unfinished = _unfinished(out)
+        count = write_folder(tensors, source, unfinished, dtype)
+        _finish(unfinished, out)
         print(f"{out}: {count} tensors, {str(dtype).removeprefix('torch.')}")
     else:
         for _ in tensors:
@@ -195,6 +194,20 @@ def refuse_used(out: Path) -> None:
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out {out}: it exists and is not an empty folder; name a new one")
+
+
+def _unfinished(out: Path) -> Path:
+    """Where to write before all is there; what an interrupted command left is removed (by rank 0)."""
+    unfinished = out.with_name(out.name + ".partial")
+    if dist.get_rank() == 0:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return unfinished
+
+
+def _finish(unfinished: Path, out: Path) -> None:
+    if out.exists():
+        out.rmdir()  # empty: refuse_used saw to it
+    unfinished.rename(out)
 
 
 def side_files_of(checkpoint: Path) -> Path:

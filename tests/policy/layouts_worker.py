@@ -1,14 +1,17 @@
 """Run by `test_layouts.py` on several ranks: one model after another, on one layout after another.
 
 Prints one JSON line for each pair: largest absolute errors over all ranks of logits and gradients against transformers,
-for rows apart and for one packed row, and the names of exported tensors that are not the file's, byte for byte.
+for rows apart and for one packed row; the gradient norm's relative error; names of exported tensors that are not the
+file's, byte for byte; and names of parameters that a checkpoint, written on the layout before, brought back changed.
 
-usage: layouts_worker.py JOBS   where JOBS is JSON: [[folder, {"tensor": 2, ...}], ...]
+usage: layouts_worker.py JOBS   where JOBS is JSON: [[folder, {"tensor": 2, ..., "recompute": true}], ...]
 """
 
 import json
+import os
 import sys
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -31,7 +34,14 @@ from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_regi
 
 from pivotrl.policy.hf_files import HfFiles  # noqa: E402
 from pivotrl.policy.model import build_model  # noqa: E402
-from pivotrl.policy.weights import Exporter, export_hf, load_hf, local_tensors  # noqa: E402
+from pivotrl.policy.weights import (  # noqa: E402
+    Exporter,
+    export_hf,
+    load_hf,
+    load_model_weights,
+    local_tensors,
+    save_model,
+)
 from tests.policy.tiny import PACKED_LENGTHS  # noqa: E402
 
 
@@ -105,11 +115,11 @@ def norm_error(model, expected: dict) -> float:
 
 def check(folder: str, layout: dict) -> dict:
     arch = Architecture.from_hf(folder)
-    chosen = ParallelConfig(**layout)
-    parallel.check_layout(chosen, arch, dist.get_world_size() if dist.is_initialized() else world_size())
+    chosen = ParallelConfig(**{key: value for key, value in layout.items() if key != "recompute"})
+    parallel.check_layout(chosen, arch, int(os.environ.get("WORLD_SIZE", "1")))
     world = parallel.initialize(chosen, seed=1)
     reference = torch.load(f"{folder}/reference.pt")
-    (core,) = build_model(arch, chosen, torch.float32)
+    (core,) = build_model(arch, chosen, torch.float32, recompute=layout.get("recompute", False))
     load_hf(core, arch, folder)
     core.config.finalize_model_grads_func = finalize_model_grads
     model = DistributedDataParallel(core.config, DistributedDataParallelConfig(use_distributed_optimizer=False), core)
@@ -138,15 +148,16 @@ def check(folder: str, layout: dict) -> dict:
     files = HfFiles(folder)
     errors["export"] = sorted(
         set(files.file_of) ^ {name for name, _ in export_hf(core, arch)}
-        | {name for name, tensor in export_hf(core, arch) if not torch.equal(tensor, files.whole(name))}
+        | {name for name, tensor in export_hf(core, arch) if not torch.equal(tensor, files.whole(name).float())}
         | stacked_differences(core, arch, files)
     )
+    errors["reloaded"] = sorted(reloaded_differences(core, Path(folder) / "checkpoint", world))
     gathered: list = [None] * world.world_size
     dist.all_gather_object(gathered, errors, group=world.object_group)
     parallel.destroy()
     return result | {
         key: sorted({name for rank in gathered for name in rank[key]})
-        if key == "export"
+        if key in ("export", "reloaded")
         else max(rank[key] for rank in gathered)
         for key in errors
     }
@@ -157,7 +168,7 @@ def stacked_differences(core, arch, files: HfFiles) -> set[str]:
     wrong = set()
     for name, tensor in Exporter(core, arch, bucket_bytes=1).tensors(stack_experts=True):
         if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
-            if not torch.equal(tensor, files.whole(name)):
+            if not torch.equal(tensor, files.whole(name).float()):
                 wrong.add(f"bucketed {name}")
             continue
         prefix, kind = name.rsplit(".", 1)
@@ -168,15 +179,26 @@ def stacked_differences(core, arch, files: HfFiles) -> set[str]:
                 for expert in range(arch.experts)
             ]
         )
-        if not torch.equal(tensor, expected):
+        if not torch.equal(tensor, expected.float()):
             wrong.add(name)
     return wrong
 
 
-def world_size() -> int:
-    import os
-
-    return int(os.environ.get("WORLD_SIZE", "1"))
+def reloaded_differences(core, checkpoint: Path, world) -> set[str]:
+    """Names of parameters that differ after loading the model's checkpoint, which the first layout to come wrote."""
+    if not checkpoint.exists():
+        dist.barrier()
+        if world.rank == 0:
+            checkpoint.mkdir()
+        dist.barrier()
+        save_model(core, checkpoint)
+        dist.barrier()
+    before = {name: parameter.detach().clone() for name, parameter in core.named_parameters()}
+    with torch.no_grad():
+        for parameter in core.parameters():
+            parameter.fill_(torch.nan)
+    load_model_weights(checkpoint, core)
+    return {name for name, parameter in core.named_parameters() if not torch.equal(parameter, before[name])}
 
 
 def main() -> None:
