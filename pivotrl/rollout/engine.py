@@ -126,9 +126,7 @@ class Engine:
         """
         from vllm import SamplingParams
 
-        params = SamplingParams(
-            max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False
-        )
+        params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False)
         with environment.uncompiled(self.device_kind):
             (output,) = self.llm.generate([{"prompt_token_ids": token_ids}], params, use_tqdm=False)
         return torch.tensor(output.prompt_logprobs.logprobs, dtype=torch.float32)

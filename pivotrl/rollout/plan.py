@@ -62,7 +62,8 @@ def make_plan(exported: Mapping[str, Shape], pieces: Iterable[Piece], landings: 
             )
         if tuple(exported[piece.source]) != piece.shape:
             raise RefitError(
-                f"refit: {piece.source} is {list(exported[piece.source])} in the policy, {list(piece.shape)} in the engine"
+                f"refit: {piece.source} is {list(exported[piece.source])} in the policy, "
+                f"{list(piece.shape)} in the engine"
             )
         source, target = _volume(piece.source_box), _volume(piece.target_box)
         assert source == target, (piece, source, target)
@@ -73,7 +74,9 @@ def make_plan(exported: Mapping[str, Shape], pieces: Iterable[Piece], landings: 
         raise RefitError(f"refit: the policy exports {unknown[0]}, which has no place in the engine")
     for name, expected in landings.items():
         if sum(filled[name]) != expected:
-            raise RefitError(f"refit: {sum(filled[name])} of the {expected} elements of the engine's {name} are covered")
+            raise RefitError(
+                f"refit: {sum(filled[name])} of the {expected} elements of the engine's {name} are covered"
+            )
     return Plan(dict(by_source), {name: len(parts) for name, parts in filled.items()}, dict(exported))
 
 

@@ -30,9 +30,25 @@ def canary_ids(length: int, vocabulary: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What two correct implementations may differ by."""
+
+    gap: float
+    """Largest difference of a log-prob."""
+    outliers: float
+    """Share of the positions that may differ by more, though not by infinity."""
+
+
+# In bfloat16 a router's near-tie falls this way in one implementation and that way in the other: on a random tiny MoE
+# model, 1 of 47 positions was off by 0.77 where the others stayed below 0.3. Weights in a wrong layout move them all.
+TOLERANCES = {"float32": Tolerance(1e-3, 0.0), "bfloat16": Tolerance(0.3, 0.125)}
+
+
+@dataclass(frozen=True, slots=True)
 class CanaryGap:
     """How far the engine's canary is from the trainer's."""
 
+    ok: bool
     largest: float
     position: int
     """0-based position in the canary of the token whose log-prob is furthest off."""
@@ -43,42 +59,42 @@ class CanaryGap:
     total: int
 
 
-def compare(engine_logp: Tensor, trainer_logp: Tensor, tolerance: float) -> CanaryGap:
-    """Where two rows of log-probs [N] differ most. A NaN on either side is the largest difference there is."""
+def compare(engine_logp: Tensor, trainer_logp: Tensor, tolerance: Tolerance) -> CanaryGap:
+    """Where two rows of log-probs [N] differ most, and whether by too much. A NaN on either side is always too much."""
     gaps = (engine_logp - trainer_logp).abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
-    worst = int(gaps.argmax())
+    worst, above = int(gaps.argmax()), int((gaps > tolerance.gap).sum())
     return CanaryGap(
+        ok=above <= tolerance.outliers * len(gaps) and bool(gaps.isfinite().all()),
         largest=float(gaps[worst]),
         position=worst + 1,
         engine=float(engine_logp[worst]),
         trainer=float(trainer_logp[worst]),
-        above=int((gaps > tolerance).sum()),
+        above=above,
         total=len(gaps),
     )
 
 
-def agree(engine: Engine, sums: Mapping[str, int], gap: CanaryGap, tolerance: float) -> CanaryGap:
+def agree(engine: Engine, sums: Mapping[str, int], gap: CanaryGap, tolerance: Tolerance) -> CanaryGap:
     """Hear every rank's manifest and canary (collective); the largest gap of all.
 
     Raises:
         RefitError: on every rank, if any rank received other bytes or its engine computes something else.
     """
-    everyone: list[Any] = [None] * engine.world_size
-    if engine.world_size == 1:
-        everyone = [(dict(sums), gap)]
-    else:
-        dist.all_gather_object(everyone, (dict(sums), gap), group=engine.object_group)
+    mine = (dict(sums), gap)
+    everyone: list[Any] = [mine] * engine.world_size
+    if engine.world_size > 1:
+        dist.all_gather_object(everyone, mine, group=engine.object_group)
     for rank, (theirs, _) in enumerate(everyone):
-        for name in sums:
-            if theirs.get(name) != everyone[0][0].get(name):
+        for name, first in everyone[0][0].items():
+            if theirs[name] != first:
                 raise RefitError(f"refit: rank {rank} received other bytes of {name} than rank 0; training stopped")
     for rank, (_, their_gap) in enumerate(everyone):
-        if not their_gap.largest <= tolerance:
+        if not their_gap.ok:
             raise RefitError(
                 f"refit: the canary says that rank {rank}'s engine does not hold the policy's weights: at position "
                 f"{their_gap.position} the engine's log-prob is {their_gap.engine:.5f}, the trainer's "
                 f"{their_gap.trainer:.5f} (off by {their_gap.largest:.3g}, the largest; {their_gap.above} of "
-                f"{their_gap.total} positions are off by more than rollout.canary_tolerance {tolerance:g}); "
+                f"{their_gap.total} positions are off by more than rollout.canary_tolerance {tolerance.gap:g}); "
                 "training stopped"
             )
     return max((their_gap for _, their_gap in everyone), key=lambda one: one.largest)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -10,12 +10,11 @@ from torch import Tensor
 
 from pivotrl.rollout import proof
 from pivotrl.rollout.engine import Engine
-from pivotrl.rollout.landings import STACKED, Landing, find_landings
+from pivotrl.rollout.inventory import STACKED, find_landings
+from pivotrl.rollout.landings import Landing
 from pivotrl.rollout.plan import Plan, RefitError, Shape, make_plan
 
-DEFAULT_TOLERANCE = {"float32": 2e-3, "bfloat16": 0.3}
-
-__all__ = ["RefitError", "RefitReport", "refit"]
+__all__ = ["RefitError", "RefitReport", "prove", "refit"]
 
 
 class WeightSource(Protocol):
@@ -71,7 +70,7 @@ def refit(policy: WeightSource, engine: Engine) -> RefitReport:
         sums, moved = _move(policy, engine.refit_route)
     engine.reset_prefix_cache()
     moved_at = time.perf_counter()
-    error = _prove(policy, engine, sums)
+    error = prove(policy, engine, sums)
     end = time.perf_counter()
     return RefitReport(end - start, end - moved_at, len(sums), moved, error)
 
@@ -124,10 +123,23 @@ def _move(policy: WeightSource, route: Route) -> tuple[dict[str, int], int]:
     return sums, moved
 
 
-def _prove(policy: WeightSource, engine: Engine, sums: dict[str, int]) -> float:
+def prove(policy: WeightSource, engine: Engine, sums: dict[str, int] | None = None) -> float:
+    """Score the canary on both sides, on every rank, and compare (collective over the world).
+
+    Args:
+        sums: the checksums of what this rank received, by tensor, for the ranks to compare.
+
+    Returns:
+        The largest gap of a log-prob on any rank.
+
+    Raises:
+        RefitError: on every rank, if the engine of any rank does not compute what the policy does.
+    """
     config = engine.config
+    tolerance = proof.TOLERANCES[engine.dtype]
+    if config.canary_tolerance is not None:
+        tolerance = replace(tolerance, gap=config.canary_tolerance)
     ids = proof.canary_ids(min(config.canary_tokens, config.max_model_len - 1), policy.arch.vocab)
     trainer = policy.score(ids).float().cpu()
-    tolerance = config.canary_tolerance or DEFAULT_TOLERANCE[engine.dtype]
     gap = proof.compare(engine.score(ids), trainer, tolerance)
-    return proof.agree(engine, sums, gap, tolerance).largest
+    return proof.agree(engine, sums or {}, gap, tolerance).largest

@@ -1,4 +1,4 @@
-"""A random Qwen3-MoE of the demo's shape, with a tokenizer, as a Hugging Face folder; and transformers as the oracle."""
+"""Random models of the demo's size, with a tokenizer, as Hugging Face folders; transformers is the oracle."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +8,11 @@ from torch import Tensor
 
 VOCABULARY = 640
 END = "<|im_end|>"
+MARKUP = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 
 
-def save_tokenizer(folder: Path) -> None:
-    """A byte-level BPE tokenizer of at most `VOCABULARY` tokens, with a chat template and tool-call markup."""
+def save_tokenizer(folder: Path, markup: tuple[str, ...] = MARKUP) -> None:
+    """A byte-level BPE tokenizer of at most `VOCABULARY` tokens, with a chat template and `markup` as whole tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from tokenizers.trainers import BpeTrainer
     from transformers import PreTrainedTokenizerFast
@@ -26,9 +27,10 @@ def save_tokenizer(folder: Path) -> None:
     )
     tokenizer.train_from_iterator(['{"name": "get_order", "arguments": {"id": "w1"}}'], trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token="<|endoftext|>")
-    fast.add_tokens(["<tool_call>", "</tool_call>", "<think>", "</think>"])
+    fast.add_tokens(list(markup))
     fast.chat_template = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "<|im_start|>assistant\n"
     )
     fast.save_pretrained(folder)
 
@@ -61,6 +63,31 @@ def save_moe(folder: Path, seed: int = 0, **changes: object) -> torch.nn.Module:
     return model
 
 
+def save_llama(folder: Path, seed: int = 0) -> torch.nn.Module:
+    """Write a dense Llama with a tied head, biases in attention and one key-value head, float32."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=VOCABULARY - 1,  # not a multiple of vLLM's padding
+        hidden_size=128,
+        intermediate_size=192,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=32,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        attention_bias=True,
+        eos_token_id=2,
+        bos_token_id=None,
+    )
+    model = LlamaForCausalLM(config).eval()
+    spread(model, seed)
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
+    return model
+
+
 def spread(model: torch.nn.Module, seed: int) -> None:
     """Random weights under which every part matters: norms away from one, peaked logits, routers that choose."""
     generator = torch.Generator().manual_seed(seed)
@@ -81,8 +108,8 @@ class TransformersPolicy:
     def export(self, stack_experts: bool = False) -> Iterator[tuple[str, Tensor]]:
         """Every tensor by its checkpoint name; an MoE layer's experts as two stacked tensors."""
         assert stack_experts
-        for name, tensor in self.model.state_dict().items():
-            yield name, tensor
+        tied = self.model.config.tie_word_embeddings
+        yield from ((name, t) for name, t in self.model.state_dict().items() if not (tied and name == "lm_head.weight"))
 
     def score(self, token_ids: list[int]) -> Tensor:
         """Log-prob of every token after the first: float32 [len(token_ids) - 1]."""

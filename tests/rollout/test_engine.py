@@ -1,0 +1,52 @@
+"""The co-located engine on real vLLM: two ranks under torchrun, checked by every rank (see engine_ranks.py).
+
+Three layouts: two engines of one rank; one tensor-parallel engine of two ranks; and the latter for a dense model with a
+tied head, biases and fewer key-value heads than ranks.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.launch import REPOSITORY, launch
+from tests.rollout.tiny import save_llama, save_moe
+
+REFIT = ("refit_moves_everything", "what_is_not_exported_is_named", "a_policy_of_another_shape_writes_nothing")
+MOE = (
+    "greedy",
+    "sampled_log_probs",
+    "seeds",
+    "every_rank_has_all",
+    *REFIT,
+    "moe_layout_corruption_stops_the_run",
+    "reload_weights_of_vllm_stops_the_run",
+    "stale_head_stops_the_run",
+    "one_wrong_tensor_stops_the_run",
+)
+LAYOUTS: dict[str, tuple[Callable, int, tuple[str, ...]]] = {
+    "two engines": (save_moe, 1, (*MOE, "endings", "too_long", "refit_is_quick")),
+    "one engine of two ranks": (save_moe, 2, MOE),
+    "dense, tied, of two ranks": (save_llama, 2, ("greedy", "sampled_log_probs", *REFIT, "stale_head_stops_the_run")),
+}
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def outcome(request, tmp_path_factory) -> tuple[str, dict[str, str]]:
+    """A layout, and what each of its checks said."""
+    save, tensor, names = LAYOUTS[request.param]
+    folder: Path = tmp_path_factory.mktemp("model")
+    save(folder)
+    output = launch(2, REPOSITORY / "tests/rollout/engine_ranks.py", str(folder), str(tensor), *names, timeout=240)
+    said = re.split(r"^CHECK (\w+) ", output, flags=re.MULTILINE)[1:]
+    return request.param, dict(zip(said[::2], said[1::2], strict=True))
+
+
+@pytest.mark.parametrize("check", LAYOUTS["two engines"][2])
+def test_engine(outcome: tuple[str, dict[str, str]], check: str) -> None:
+    layout, said = outcome
+    if check not in LAYOUTS[layout][2]:
+        pytest.skip(f"says nothing about {layout}")
+    assert said[check].startswith("ok"), said[check]
