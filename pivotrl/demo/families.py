@@ -1,4 +1,4 @@
-"""Five kinds of questions that have nothing to do with the desk, to watch for forgetting.
+"""Four kinds of questions that have nothing to do with the desk, to watch for forgetting.
 
 Each has one right answer, compared exactly. A question is a lone user message: no system prompt, no tools.
 """
@@ -24,14 +24,6 @@ def _reverse(rng: random.Random) -> tuple[str, str]:
     return "Reverse " + " ".join(letters), " ".join(reversed(letters))
 
 
-def _lookup(rng: random.Random) -> tuple[str, str]:
-    keys = rng.sample(LETTERS, 4)
-    values = [f"{rng.randrange(100):02d}" for _ in keys]
-    wanted = rng.randrange(4)
-    table = " ".join(key + value for key, value in zip(keys, values, strict=True))
-    return f"Table {table} find {keys[wanted]}", values[wanted]
-
-
 def _shift(rng: random.Random) -> tuple[str, str]:
     letters, by = [rng.choice(LETTERS) for _ in range(4)], rng.randrange(1, 4)
     moved = (LETTERS[(LETTERS.index(letter) + by) % len(LETTERS)] for letter in letters)
@@ -42,7 +34,6 @@ FAMILIES: dict[str, Callable[[random.Random], tuple[str, str]]] = {
     "add": _add,
     "sort": _sort,
     "reverse": _reverse,
-    "lookup": _lookup,
     "shift": _shift,
 }
 """Family -> a function from a random generator to (question, answer)."""

@@ -39,9 +39,16 @@ def new_model(tokenizer):
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
-        experts_implementation="grouped_mm",
+        experts_implementation="eager",
     )
     return Qwen3MoeForCausalLM(config)
+
+
+def load_model(path):
+    """A model that `new_model` began (fp32)."""
+    from transformers import Qwen3MoeForCausalLM
+
+    return Qwen3MoeForCausalLM.from_pretrained(path, dtype=torch.float32, experts_implementation="eager")
 
 
 class Encoder:
@@ -149,6 +156,11 @@ class Ability:
     mixed: float
     families: dict[str, float]
 
+    @property
+    def lowest(self) -> float:
+        """The worst greedy share over kinds of turns and families."""
+        return min([*self.greedy.values(), *self.families.values()])
+
     def line(self) -> str:
         """One line for a log."""
         kinds = " ".join(f"{kind} {self.kinds[kind]:.2f}/{self.greedy[kind]:.2f}" for kind in self.kinds)
@@ -210,12 +222,45 @@ def _forward(model, rows: list[tuple], encoder: Encoder, batch: int = 30):
             yield first + n, logp_LV
 
 
-def batch_rows(encoder: Encoder, rng: random.Random, step: int, dialogs: int, noise: dict | None) -> list[list[tuple]]:
+def batch_rows(encoder: Encoder, rng: random.Random, step: int, noise: dict | None, dialogs: int) -> list[list[tuple]]:
     """The rows of one training step: `dialogs` desk logs (noisy or clean), and questions of every family."""
     desks = [play(make_task("pretrain", step * dialogs + n), rng, noise)[0] for n in range(dialogs)]
-    share = {"add": 24, "lookup": 16}
-    pairs = [pair for family in FAMILIES for pair in questions(family, share.get(family, 8), f"pretrain/{step}")]
+    share = {"add": 24, "sort": 8, "reverse": 8, "shift": 12}
+    pairs = [pair for family in FAMILIES for pair in questions(family, share[family], f"pretrain/{step}")]
     return [
         [encoder.dialog(desk.messages, desk.tools) for desk in desks],
         [encoder.question(*pair) for pair in pairs],
     ]
+
+
+class Trainer:
+    """Model and optimizers: Muon for the matrices, AdamW for embeddings, head, routers and norms."""
+
+    def __init__(self, model, encoder: Encoder, rng: random.Random, lr: float = 3e-3, dialogs: int = 16):
+        def is_matrix(name, parameter):
+            return parameter.ndim >= 2 and not any(part in name for part in ("embed", "lm_head", "gate.weight"))
+
+        named = list(model.named_parameters())
+        matrices = [p for n, p in named if is_matrix(n, p)]
+        others = [p for n, p in named if not is_matrix(n, p)]
+        self.optimizers = [torch.optim.AdamW(others, lr=lr, betas=(0.9, 0.98), weight_decay=0.01), Muon(matrices, lr)]
+        self.model, self.encoder, self.rng, self.lr, self.dialogs = model, encoder, rng, lr, dialogs
+        self.tokens = 0
+
+    def step(self, number: int, noise: dict | None, scale: float) -> tuple[float, float]:
+        """One update on the data of step `number` at `scale` times the learning rate -> (desk, families) losses."""
+        self.model.train()
+        losses = []
+        for rows in batch_rows(self.encoder, self.rng, number, noise, self.dialogs):
+            ids_BL, labels_BL = collate(rows, self.encoder.tokenizer.pad_token_id)
+            loss = cross_entropy(self.model, ids_BL, labels_BL)
+            loss.backward()
+            losses.append(loss.item())
+            self.tokens += ids_BL.numel()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.lr * scale
+            optimizer.step()
+            optimizer.zero_grad()
+        return losses[0], losses[1]

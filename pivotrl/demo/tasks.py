@@ -20,25 +20,21 @@ class Order:
 
 @dataclass(frozen=True)
 class Request:
-    """One wish of the user. `value` is a reason, city or method ("" for kind "check"); `by_item` says that the user
-    names the item and not the order id."""
+    """One wish of the user, who names the order by its id. `value` is a reason, city or method ("" for a "check")."""
 
     kind: str
     order_id: str
-    item: str
     value: str
-    by_item: bool
 
     def say(self) -> str:
         """The user's words."""
-        thing = f"my {self.item}" if self.by_item else f"order {self.order_id}"
         if self.kind == "cancel":
-            return f"Cancel {thing} because {self.value}"
+            return f"Cancel order {self.order_id} because {self.value}"
         if self.kind == "change":
-            return f"Send {thing} to {self.value}"
+            return f"Send order {self.order_id} to {self.value}"
         if self.kind == "refund":
-            return f"Refund {thing} to {self.value}"
-        return f"Where is {thing}"
+            return f"Refund order {self.order_id} to {self.value}"
+        return f"Where is order {self.order_id}"
 
 
 @dataclass(frozen=True)
@@ -84,13 +80,13 @@ def make_task(seed: int | str, index: int = 0) -> Task:
     for order_id in rng.sample(ids[:2], rng.choice((1, 2))):
         if rng.random() < 0.1:
             order_id = ids[2]
-        requests.append(_make_request(rng, orders, order_id, user_id))
+        requests.append(_make_request(rng, orders, order_id))
     # A second question about the stranger's order would repeat the first: keep one.
     requests = requests[:1] if len({r.order_id for r in requests}) == 1 else requests
     return Task(f"desk-{seed}-{index}", user_id, tuple(orders.values()), tuple(requests), rng.random() < 0.75)
 
 
-def _make_request(rng: random.Random, orders: dict[str, Order], order_id: str, user_id: str) -> Request:
+def _make_request(rng: random.Random, orders: dict[str, Order], order_id: str) -> Request:
     """One request about `order_id`; half the time the order is put in the status that allows it."""
     kind = rng.choice(("cancel", "change", "refund", "cancel", "change", "refund", "check"))
     order = orders[order_id]
@@ -104,5 +100,4 @@ def _make_request(rng: random.Random, orders: dict[str, Order], order_id: str, u
         value = rng.choice([city for city in CITIES if city != order.city])
     elif kind == "refund":
         value = order.paid if rng.random() < 0.6 else rng.choice(METHODS)
-    by_item = order.owner == user_id and rng.random() < 0.25
-    return Request(kind, order_id, order.item, value, by_item)
+    return Request(kind, order_id, value)

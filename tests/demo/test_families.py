@@ -13,8 +13,6 @@ def independent(family: str, question: str) -> str:
         return " ".join(chr(code) for code in range(ord("a"), ord("k")) if chr(code) in words[1:])
     if family == "reverse":
         return question.removeprefix("Reverse ")[::-1]
-    if family == "lookup":
-        return next(word[1:] for word in words[1:-2] if word[0] == words[-1])
     table = str.maketrans("abcdefghij", "bcdefghija")
     text = " ".join(words[3:])
     for _ in range(int(words[1])):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from pivotrl.demo.expert import call, carry_out, expert_turn, say, solve, success
+from pivotrl.demo.expert import call, expert_turn, say, solve, success
 from pivotrl.demo.noise import NOISE, mistake, play
 from pivotrl.demo.tasks import Order, Request, Task, make_task, why_not
 from pivotrl.demo.world import MAX_TURNS, Desk
@@ -22,7 +22,7 @@ def desk_for(*requests: Request, introduces: bool = True) -> Desk:
 
 
 def cancel(order_id: str) -> Request:
-    return Request("cancel", order_id, "lamp", "late", False)
+    return Request("cancel", order_id, "late")
 
 
 def play_items(desk: Desk, *items: dict) -> Desk:
@@ -43,8 +43,6 @@ def test_tasks_cover_every_kind_of_turn_request_and_refusal():
     assert {request.kind for task in tasks for request in task.requests} == {"cancel", "change", "refund", "check"}
     whys = {why for task in tasks for _, why in solve(task).outcome.transfers}
     assert whys == {"owner", "status", "method"}
-    by_item = sum(task.requests[0].by_item for task in tasks)
-    assert 0.1 < by_item / len(tasks) < 0.4
 
 
 def test_policy_by_hand():
@@ -53,9 +51,9 @@ def test_policy_by_hand():
     assert why_not(cancel("w11"), shipped, "u10") == "status"
     assert why_not(cancel("w12"), foreign, "u10") == "owner"
     delivered = Order("w13", "u10", "mug", "delivered", "oslo", "card")
-    assert why_not(Request("refund", "w13", "mug", "card", False), delivered, "u10") is None
-    assert why_not(Request("refund", "w13", "mug", "gift", False), delivered, "u10") == "method"
-    assert why_not(Request("refund", "w10", "lamp", "card", False), pending, "u10") == "status"
+    assert why_not(Request("refund", "w13", "card"), delivered, "u10") is None
+    assert why_not(Request("refund", "w13", "gift"), delivered, "u10") == "method"
+    assert why_not(Request("refund", "w10", "card"), pending, "u10") == "status"
 
 
 def test_the_right_way_by_hand():
@@ -65,38 +63,18 @@ def test_the_right_way_by_hand():
     assert desk.outcome.orders["w10"].status == "cancelled late"
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        pytest.param((call("find_user", "u10"), call("cancel_order", "w10", "late")), id="did not look"),
-        pytest.param(
-            (
-                call("find_user", "u11"),
-                call("find_user", "u10"),
-                call("get_order", "w10"),
-                carry_out(cancel("w10"), "w10"),
-            ),
-            id="guessed another user",
-        ),
-        pytest.param(
-            (call("find_user", "u10"), call("get_order", "w10"), call("cancel_order", "w10", "broken")),
-            id="wrong reason",
-        ),
-        pytest.param((call("find_user", "u10"), call("get_order", "w10")), id="said done, did nothing"),
-        pytest.param(
-            (call("find_user", "u10"), call("get_order", "w10"), call("transfer", "status")), id="needless human"
-        ),
-        pytest.param(
-            (
-                call("find_user", "u10"),
-                call("get_order", "w10"),
-                carry_out(cancel("w10"), "w10"),
-                call("transfer", "status"),
-            ),
-            id="human on top",
-        ),
-    ],
-)
+FIND, LOOK, ACT = call("find_user", "u10"), call("get_order", "w10"), call("cancel_order", "w10", "late")
+BROKEN = {
+    "did not look": (FIND, ACT),
+    "guessed another user": (call("find_user", "u11"), FIND, LOOK, ACT),
+    "wrong reason": (FIND, LOOK, call("cancel_order", "w10", "broken")),
+    "said done, did nothing": (FIND, LOOK),
+    "needless human": (FIND, LOOK, call("transfer", "status")),
+    "human on top": (FIND, LOOK, ACT, call("transfer", "status")),
+}
+
+
+@pytest.mark.parametrize("steps", BROKEN.values(), ids=BROKEN)
 def test_a_broken_policy_loses_the_task(steps):
     desk = play_items(desk_for(cancel("w10")), *steps, say("Done."))
     assert desk.done and desk.satisfied
@@ -118,6 +96,14 @@ def test_strangers_orders_stay_closed_and_unchanged():
     assert desk.messages[-1]["content"] == "error not in this account"
     desk.step([call("cancel_order", "w12", "late")])
     assert desk.outcome.orders["w12"].status == "pending"
+
+
+def test_a_question_is_answered_only_after_a_look():
+    steps = (FIND, LOOK, say("It is pending."))
+    asked = Request("check", "w10", "")
+    assert success(play_items(desk_for(asked), *steps))
+    assert not success(play_items(desk_for(asked), FIND, say("It is pending.")))
+    assert not success(play_items(desk_for(asked), say("It is pending.")))
 
 
 def test_nothing_is_read_before_the_user_is_found():
