@@ -9,7 +9,7 @@ Three kinds of change, each with its reason beside it:
 3. Six functions of Megatron itself, replaced for good by `patch_megatron()`: nothing else in the process calls them.
 
 So vLLM and transformers, which live in the same process, never see a changed torch. A function mode belongs to one
-thread; CPU autograd runs Python code of a backward pass in the thread that called it, which the mode therefore covers.
+thread; CPU autograd runs the Python code of a backward pass in the thread that called it.
 """
 
 import contextlib
@@ -40,10 +40,6 @@ class _CudaMeansCpu(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        if func is Tensor.backward:
-            # Torch takes a mode off while it handles a call; the Python code of a backward pass needs it on.
-            with self:
-                return func(*args, **kwargs)
         if func is Tensor.type and len(args) == 1 and not kwargs:
             name = func(*args)
             return _CUDA_TYPE_NAMES.get(name, name)
@@ -85,6 +81,13 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     """Stand in for a CUDA call that has no effect on a CPU."""
 
 
+def _run_backward(*args: Any, **kwargs: Any) -> Any:
+    """Torch takes a mode off while it handles a call, here `backward`, whose Python code needs it on again."""
+    with _CudaMeansCpu():
+        return _ENGINE(*args, **kwargs)
+
+
+_ENGINE = torch.autograd._engine_run_backward
 _STREAM = _Stream()
 _TYPED = ("Float", "Half", "BFloat16", "Double", "Int", "Long", "Byte", "Bool")
 _STAND_INS: list[tuple[Any, str, Any]] = [
@@ -102,6 +105,7 @@ _STAND_INS: list[tuple[Any, str, Any]] = [
     (torch.cuda, "set_rng_state", lambda state, *args, **kwargs: torch.set_rng_state(state)),
     (torch.cuda, "manual_seed", torch.manual_seed),
     (Tensor, "record_stream", _nothing),
+    (torch.autograd, "_engine_run_backward", _run_backward),
     # Both constructors and the second argument of isinstance (Float16Module): a function would break the latter.
     *((torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor")) for name in _TYPED),
 ]

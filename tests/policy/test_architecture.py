@@ -1,0 +1,104 @@
+"""Reading config.json, and refusing what would be built wrongly."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pivotrl.policy.architecture import Architecture
+
+QWEN3_30B_A3B = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "attention_bias": False,
+    "decoder_sparse_step": 1,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "max_position_embeddings": 262144,
+    "mlp_only_layers": [],
+    "moe_intermediate_size": 768,
+    "norm_topk_prob": True,
+    "num_attention_heads": 32,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 4,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 10000000,
+    "tie_word_embeddings": False,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+"""The target model's config.json as transformers 4 wrote it."""
+
+
+def write(folder: Path, config: object) -> Path:
+    (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    return folder
+
+
+def test_reads_a_transformers_4_file(tmp_path: Path) -> None:
+    arch = Architecture.from_hf(write(tmp_path, QWEN3_30B_A3B))
+    assert (arch.layers, arch.heads, arch.kv_heads, arch.head_dim) == (48, 32, 4, 128)
+    assert (arch.experts, arch.top_k, arch.expert_ffn, arch.normalize_top_k) == (128, 8, 768, True)
+    assert (arch.rope_theta, arch.rope_factor, arch.tied, arch.qk_norm) == (1e7, None, False, True)
+
+
+def test_reads_rope_and_experts_as_transformers_5_writes_them(tmp_path: Path) -> None:
+    new = QWEN3_30B_A3B | {"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}, "num_local_experts": 64}
+    for old in ("rope_theta", "rope_scaling", "num_experts", "norm_topk_prob"):
+        del new[old]
+    arch = Architecture.from_hf(write(tmp_path, new))
+    assert (arch.rope_theta, arch.experts) == (5e5, 64)
+    assert not arch.normalize_top_k, "transformers' default where the key is missing"
+
+
+def test_head_dim_defaults_as_in_transformers(tmp_path: Path) -> None:
+    config = {key: value for key, value in QWEN3_30B_A3B.items() if key != "head_dim"}
+    assert Architecture.from_hf(write(tmp_path, config)).head_dim == 64
+    assert Architecture.from_hf(write(tmp_path, config | {"architectures": ["Qwen3ForCausalLM"]})).head_dim == 128
+
+
+def test_reads_llama_3_scaling(tmp_path: Path) -> None:
+    scaling = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    scaling["original_max_position_embeddings"] = 8192
+    config = QWEN3_30B_A3B | {"architectures": ["LlamaForCausalLM"], "rope_scaling": scaling}
+    arch = Architecture.from_hf(write(tmp_path, config))
+    assert (arch.rope_factor, arch.rope_theta, arch.experts, arch.qk_norm) == (32.0, 1e7, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"architectures": ["GptOssForCausalLM"]}, "Qwen3MoeForCausalLM, Qwen3ForCausalLM, LlamaForCausalLM"),
+        ({"architectures": None}, "supported are"),
+        ({"mlp_only_layers": [0]}, "mlp_only_layers is [0]"),
+        ({"decoder_sparse_step": 2}, "decoder_sparse_step is 2"),
+        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({"use_sliding_window": True}, "use_sliding_window"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "unquantized"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "RoPE type 'yarn'"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 2.0}}, "low_freq_factor is 2.0"),
+        ({"num_hidden_layers": None}, "num_hidden_layers is None"),
+        ({"hidden_size": "big"}, "hidden_size is 'big'"),
+        ({"num_experts": 0}, "num_experts is 0"),
+    ],
+)
+def test_refuses_by_name(tmp_path: Path, changes: dict, said: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Architecture.from_hf(write(tmp_path, QWEN3_30B_A3B | changes))
+    assert said in str(error.value)
+    assert str(tmp_path / "config.json") in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "\x00\xff"])
+def test_refuses_what_is_not_a_json_object(tmp_path: Path, content: str) -> None:
+    with pytest.raises(ValueError, match=r"config\.json"):
+        Architecture.from_hf(write(tmp_path, content))
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such file"):
+        Architecture.from_hf(tmp_path / "nowhere")

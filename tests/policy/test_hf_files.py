@@ -1,0 +1,120 @@
+"""Reading slices of safetensors folders, writing folders, and what a broken folder is answered with."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.hf_files import INDEX, SINGLE, HfFiles, write_folder
+from pivotrl.policy.mapping import all_tensors
+from pivotrl.policy.weights import unknown_tensors
+
+
+@pytest.fixture
+def moe(tiny: Path) -> Path:
+    return tiny / "moe"
+
+
+def stacked(source: Path, target: Path) -> Path:
+    """The same model with its experts stored stacked."""
+    tensors = load_file(source / SINGLE)
+    arch = Architecture.from_hf(source)
+    for layer in range(arch.layers):
+        prefix = f"model.layers.{layer}.mlp.experts."
+
+        def take(kind: str, expert: int, prefix: str = prefix) -> torch.Tensor:
+            return tensors.pop(f"{prefix}{expert}.{kind}_proj.weight")
+
+        experts = range(arch.experts)
+        gate_up = [torch.cat([take("gate", expert), take("up", expert)]) for expert in experts]
+        tensors[f"{prefix}gate_up_proj"] = torch.stack(gate_up)
+        tensors[f"{prefix}down_proj"] = torch.stack([take("down", expert) for expert in experts])
+    save_file(tensors, target / SINGLE)
+    return target
+
+
+def test_shards_are_the_chunks_of_the_whole(moe: Path, tmp_path: Path) -> None:
+    arch = Architecture.from_hf(moe)
+    whole = load_file(moe / SINGLE)
+    for files in (HfFiles(moe), HfFiles(stacked(moe, tmp_path))):
+        assert unknown_tensors(files, arch) == []
+        for tensor in all_tensors(arch).values():
+            for part in range(2):
+                shard = files.read(tensor.name, tensor.shape, tensor.dim, part, 2)
+                expected = whole[tensor.name]
+                if tensor.dim is not None:
+                    expected = expected.chunk(2, tensor.dim)[part]
+                assert torch.equal(shard, expected), tensor.name
+
+
+def test_written_in_several_files_it_is_the_same_model(moe: Path, tmp_path: Path) -> None:
+    whole = load_file(moe / SINGLE)
+    assert write_folder(iter(whole.items()), moe, tmp_path, torch.float32, max_bytes=50_000) == len(whole)
+    assert len(list(tmp_path.glob("model-*-of-*.safetensors"))) > 3
+    files = HfFiles(tmp_path)
+    assert files.file_of.keys() == whole.keys()
+    assert all(torch.equal(files.whole(name), whole[name]) for name in whole)
+    import transformers
+
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    reference = torch.load(moe / "reference.pt")
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(input_ids=reference["inputs"]).logits, reference["logits"])
+
+
+def test_dtype_of_the_written_config_follows_the_weights(moe: Path, tmp_path: Path) -> None:
+    write_folder(iter(load_file(moe / SINGLE).items()), moe, tmp_path, torch.bfloat16)
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
+    assert HfFiles(tmp_path).dtype == torch.bfloat16
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def copy(source: Path, target: Path, drop: str | None = None, **replaced: torch.Tensor) -> Path:
+    tensors = {name: tensor for name, tensor in load_file(source / SINGLE).items() if name != drop}
+    save_file({**tensors, **{name.replace("__", "."): tensor for name, tensor in replaced.items()}}, target / SINGLE)
+    return target
+
+
+def test_missing_tensor(moe: Path, tmp_path: Path) -> None:
+    files = HfFiles(copy(moe, tmp_path, drop="model.norm.weight"))
+    with pytest.raises(ValueError, match=r"no tensor 'model.norm.weight' \(of shape \[48\]\) among its 68"):
+        files.read("model.norm.weight", (48,), None, 0, 1)
+
+
+def test_wrong_shape(moe: Path, tmp_path: Path) -> None:
+    files = HfFiles(copy(moe, tmp_path, model__norm__weight=torch.ones(47)))
+    with pytest.raises(ValueError, match=r"'model.norm.weight' has shape \[47\], but config.json makes"):
+        files.read("model.norm.weight", (48,), None, 0, 1)
+
+
+def test_unknown_tensor_is_named(moe: Path, tmp_path: Path) -> None:
+    files = HfFiles(copy(moe, tmp_path, model__layers__2__mlp__gate__weight=torch.ones(1)))
+    assert unknown_tensors(files, Architecture.from_hf(moe)) == ["model.layers.2.mlp.gate.weight"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "neither model.safetensors nor model.safetensors.index.json"),
+        ({SINGLE: b"\x08\0\0\0\0\0\0\0garbage"}, "not a whole safetensors file"),
+        ({INDEX: b"[]"}, "not an index"),
+        ({INDEX: b'{"weight_map": {"a": "model-1.safetensors"}}'}, "model-1.safetensors: no such file, though"),
+    ],
+)
+def test_broken_folder(tmp_path: Path, files: dict[str, bytes], said: str) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError) as error:
+        HfFiles(tmp_path)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_index_that_names_a_tensor_of_no_file(moe: Path, tmp_path: Path) -> None:
+    copy(moe, tmp_path).joinpath(SINGLE).rename(tmp_path / "model-1.safetensors")
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"model.extra": "model-1.safetensors"}}))
+    with pytest.raises(ValueError, match=r"no tensor 'model.extra'"):
+        HfFiles(tmp_path)
