@@ -73,11 +73,15 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         tree = yaml.safe_load(path.read_text())
     except OSError as error:
-        raise ValueError(f"{path}: cannot read the configuration ({error.strerror}); give the path of a YAML file") from None
+        raise ValueError(
+            f"{path}: cannot read the configuration ({error.strerror}); give the path of a YAML file"
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(tree, dict):
-        raise ValueError(f"{path}: found {type(tree).__name__} at the top; write `section:` with `key: value` lines below")
+        raise ValueError(
+            f"{path}: found {type(tree).__name__} at the top; write `section:` with `key: value` lines below"
+        )
     return tree
 
 

@@ -27,9 +27,6 @@ class ActionParser:
         from vllm.reasoning import ReasoningParserManager
         from vllm.tool_parsers import ToolParserManager
 
-        # The hermes parser logs a stack trace for every call that is not JSON; here that is a sample of reward 0.
-        for name in ("vllm.tool_parsers", "vllm.reasoning", "vllm.parser"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._tokenizer = tokenizer
         self._tool_class = _find(ToolParserManager.get_tool_parser, "rollout.tool_parser", tool_parser)
         self._reasoning = None
@@ -94,12 +91,20 @@ class ActionParser:
 
 
 def _find(get: Any, key: str, name: str) -> Any:
+    """The parser class, made silent: the hermes parser logs a stack trace for every call that is not JSON, which here is
+    a sample of reward 0. A filter, because starting an engine configures vLLM's loggers anew and resets their levels."""
     try:
-        return get(name)
+        found = get(name)
     except KeyError:
         raise ValueError(
             f"{key} is {name!r}, which vLLM does not register: see the names in vLLM's documentation of its parsers"
         ) from None
+    logging.getLogger(found.__module__).addFilter(_drop)
+    return found
+
+
+def _drop(record: logging.LogRecord) -> bool:
+    return False
 
 
 def _construct(key: str, name: str, parser_class: Any, *arguments: Any) -> Any:
