@@ -68,6 +68,7 @@ def main() -> int:
     arguments = parser.parse_args()
 
     from pivotrl.config import load_config
+    from pivotrl.rollout.plan import RefitError
 
     try:
         config = load_config(arguments.config, arguments.overrides)
@@ -75,10 +76,10 @@ def main() -> int:
         from pivotrl.session import open_session
 
         train(open_session(config))
-    except ValueError as error:
+    except (ValueError, RefitError) as error:
         if os.environ.get("RANK", "0") == "0":
             print(f"pivotrl.train: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, ValueError) else 1
     return 0
 
 

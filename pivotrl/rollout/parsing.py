@@ -91,8 +91,10 @@ class ActionParser:
 
 
 def _find(get: Any, key: str, name: str) -> Any:
-    """The parser class, made silent: the hermes parser logs a stack trace for every call that is not JSON, which here is
-    a sample of reward 0. A filter, because starting an engine configures vLLM's loggers anew and resets their levels."""
+    """The parser class, made silent: hermes logs a stack trace for every call that is not JSON, here a sample of reward 0.
+
+    By a filter, because starting an engine configures vLLM's loggers anew and resets their levels.
+    """
     try:
         found = get(name)
     except KeyError:
