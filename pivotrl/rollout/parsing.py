@@ -91,7 +91,7 @@ class ActionParser:
 
 
 def _find(get: Any, key: str, name: str) -> Any:
-    """The parser class, made silent: hermes logs a stack trace for every call that is not JSON, here a sample of reward 0.
+    """The parser class, made silent: hermes logs a stack trace for every call that is not JSON, as samples may be.
 
     By a filter, because starting an engine configures vLLM's loggers anew and resets their levels.
     """
