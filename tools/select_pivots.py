@@ -91,8 +91,8 @@ def select(options: argparse.Namespace) -> None:
     from pivotrl.rollout.engine import Engine
     from pivotrl.rollout.parsing import ActionParser
 
-    parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
     engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed)
+    parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
     summary = select_pivots(config, engine, parser, template, out)
     if engine.rank == 0:
         print(describe(summary, out))
