@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
-def parse() -> argparse.Namespace:
+def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     layout = argparse.ArgumentParser(add_help=False)
@@ -40,10 +40,10 @@ def parse() -> argparse.Namespace:
     three = commands.add_parser("verify", parents=[layout], help="round trip and logits against transformers")
     three.add_argument("--hf", type=Path, required=True, help="folder with config.json and safetensors")
     three.add_argument("--weights-only", action="store_true", help="no logits: for a model too large for one process")
-    return parser.parse_args()
+    return parser.parse_args(argv)
 
 
-def main(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, argv: list[str]) -> int:
     from pydantic import ValidationError
 
     from pivotrl.policy.architecture import Architecture
@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
     if ranks > 1 and "RANK" not in os.environ:
         from pivotrl.policy.local_ranks import run_ranks
 
-        return run_ranks(ranks, sys.argv)
+        return run_ranks(ranks, [__file__, *argv])
     if arguments.command == "to-megatron":
         convert.to_megatron(arguments.hf, arguments.out, layout)
     elif arguments.command == "to-hf":
@@ -85,14 +85,15 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    parsed = parse()
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
     warnings.filterwarnings("ignore")
     try:
-        code = main(parsed)
+        return run(arguments, argv)
     except ValueError as mistake:
-        print(f"convert_hf {parsed.command}: {mistake}", file=sys.stderr)
-        code = 2
-    sys.stdout.flush()
-    sys.stderr.flush()
-    sys.exit(code)
+        print(f"convert_hf {arguments.command}: {mistake}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

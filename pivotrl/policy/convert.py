@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pivotrl.policy import device, parallel
+from pivotrl.policy import checkpoint_files, device, parallel
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.config import ParallelConfig
 from pivotrl.policy.hf_files import HfFiles, copy_side_files, write_folder
@@ -56,7 +56,7 @@ def to_hf(checkpoint: Path, out: Path, layout: ParallelConfig, hf: Path | None =
     """
     refuse_used(out)
     source = hf or side_files_of(checkpoint)
-    dtype = checkpoint_dtype(checkpoint)
+    dtype = checkpoint_files.weights_dtype(checkpoint)
     model, arch, world = _build(source, layout, dtype)
     load_model_weights(checkpoint, model)
     tensors = export_hf(model, arch)
@@ -217,7 +217,7 @@ def side_files_of(checkpoint: Path) -> Path:
         ValueError: the checkpoint names none, or one that is gone.
     """
     if not checkpoint.is_dir():
-        raise ValueError(f"{checkpoint}: no such folder; give the folder of one checkpoint (step_000123)")
+        raise ValueError(f"{checkpoint}: no such folder; {checkpoint_files.WHAT}")
     if (checkpoint / HF_SUBFOLDER / "config.json").is_file():
         return checkpoint / HF_SUBFOLDER
     run = checkpoint / "run.json"
@@ -227,21 +227,3 @@ def side_files_of(checkpoint: Path) -> Path:
     if not (path / "config.json").is_file():
         raise ValueError(f"{run}: the run's model.path is {path}, where no config.json is now; add --hf FOLDER")
     return path
-
-
-def checkpoint_dtype(checkpoint: Path) -> torch.dtype:
-    """Type of the weights in a `torch_dist` checkpoint.
-
-    Raises:
-        ValueError: the folder is not such a checkpoint.
-    """
-    from torch.distributed.checkpoint import FileSystemReader
-    from torch.distributed.checkpoint.api import CheckpointException
-
-    if not (checkpoint / ".metadata").is_file():
-        raise ValueError(f"{checkpoint}/.metadata: no such file; give the folder of one checkpoint (step_000123)")
-    try:
-        entries = FileSystemReader(checkpoint).read_metadata().state_dict_metadata
-        return entries["embedding.word_embeddings.weight"].properties.dtype
-    except (CheckpointException, KeyError, EOFError, OSError, AttributeError) as error:
-        raise ValueError(f"{checkpoint}/.metadata: not a checkpoint of a policy ({error!r})") from None

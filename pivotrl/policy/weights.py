@@ -94,18 +94,8 @@ def load_model_weights(folder: str | Path, model: Any) -> None:
     Raises:
         ValueError: the checkpoint is missing, incomplete or of another model.
     """
-    from megatron.core import dist_checkpointing
-    from megatron.core.dist_checkpointing.core import CheckpointingException
+    from pivotrl.policy import checkpoint_files, device
 
-    from pivotrl.policy import device
-
-    for needed in (".metadata", "common.pt", "metadata.json"):
-        if not (Path(folder) / needed).is_file():
-            raise ValueError(f"{Path(folder) / needed}: no such file; give the folder of one checkpoint (step_000123)")
     with device.scope():
-        try:
-            state = dist_checkpointing.load({"model": model.sharded_state_dict()}, str(folder))
-        except (CheckpointingException, OSError, RuntimeError, KeyError, EOFError) as error:
-            why = " ".join(str(error).split())[:400]
-            raise ValueError(f"{folder}: this checkpoint does not fit the model or is not whole: {why}") from error
+        state = checkpoint_files.load({"model": model.sharded_state_dict()}, folder)
         model.load_state_dict(state["model"])

@@ -1,0 +1,73 @@
+"""Reading Megatron's `torch_dist` checkpoints, with one clear line where one is missing or broken."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+WHAT = "give the folder of one checkpoint, such as checkpoints/step_000100"
+
+
+def check_complete(folder: str | Path) -> Any:
+    """Read a checkpoint's table of contents and see that every file in it is there.
+
+    Returns:
+        torch.distributed.checkpoint's Metadata.
+
+    Raises:
+        ValueError: the folder is no checkpoint, or a file is missing (it is named).
+    """
+    from torch.distributed.checkpoint import FileSystemReader
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder; {WHAT}")
+    for name in (".metadata", "common.pt", "metadata.json"):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder / name}: no such file; put it back, or {WHAT}")
+    try:
+        metadata = FileSystemReader(folder).read_metadata()
+        files = {info.relative_path for info in metadata.storage_data.values()}
+    except (CheckpointException, Exception) as error:  # torch unpickles the file, which can raise anything
+        raise ValueError(f"{folder / '.metadata'}: not a table of contents of a checkpoint ({error!r:.200})") from error
+    for name in sorted(files):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder / name}: no such file, but the checkpoint needs it; put it back or take another")
+    return metadata
+
+
+def load(sharded_state: dict[str, Any], folder: str | Path) -> dict[str, Any]:
+    """Read what `sharded_state` describes (collective).
+
+    Raises:
+        ValueError: the checkpoint is missing, incomplete, unreadable, or holds something else.
+    """
+    from megatron.core import dist_checkpointing
+    from megatron.core.dist_checkpointing.core import CheckpointingException
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    from pivotrl.policy import device
+
+    check_complete(folder)
+    # torch's CheckpointException is not an Exception.
+    wrong = (CheckpointingException, CheckpointException, OSError, RuntimeError, KeyError, ValueError, EOFError)
+    with device.scope():
+        try:
+            return dist_checkpointing.load(sharded_state, str(folder))
+        except wrong as error:
+            last_line = str(error).strip().rsplit("\n", 1)[-1][:400]
+            raise ValueError(f"{folder}: the checkpoint does not fit this model or is damaged: {last_line}") from error
+
+
+def weights_dtype(folder: str | Path) -> torch.dtype:
+    """Type of the embedding in a checkpoint.
+
+    Raises:
+        ValueError: the folder is no checkpoint of a policy.
+    """
+    entries = check_complete(folder).state_dict_metadata
+    name = "embedding.word_embeddings.weight"
+    if name not in entries:
+        raise ValueError(f"{folder}: a checkpoint, but not of a policy: it holds no {name}")
+    return entries[name].properties.dtype
