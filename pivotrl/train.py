@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pivotrl.config import RunConfig
+    from pivotrl.pivots.sampler import PivotSampler
     from pivotrl.session import Session
 
 
@@ -26,14 +28,13 @@ def train(session: "Session") -> None:
     """
     from pivotrl import collect
     from pivotrl.config import save_config
-    from pivotrl.pivots.sampler import PivotSampler
     from pivotrl.policy import checkpoint
     from pivotrl.rollout.refit import refit
     from pivotrl.telemetry.metrics import MetricsWriter, PhaseTimer
 
     config, policy, engine, rank = session.config, session.policy, session.engine, session.world.rank
     run, steps = Path(config.output), config.training.steps
-    sampler = PivotSampler.from_folder(run / "pivots", config.training.pivots_per_step, config.seed)
+    sampler = sampler_of(config)
     start = checkpoint.resume(policy, run / "checkpoints")
     if start:
         refit(policy, engine)
@@ -61,6 +62,13 @@ def train(session: "Session") -> None:
             writer.write(step, collect.describe(groups, seconds) | collect.summarise(learned) | proved, seconds)
 
 
+def sampler_of(config: "RunConfig") -> "PivotSampler":
+    """Batches from the pivots in the run's folder. Raises ValueError where there are none, or too few."""
+    from pivotrl.pivots.sampler import PivotSampler
+
+    return PivotSampler.from_folder(Path(config.output) / "pivots", config.training.pivots_per_step, config.seed)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", required=True, help="YAML file of the run")
@@ -75,6 +83,7 @@ def main() -> int:
 
         from pivotrl.session import open_session
 
+        sampler_of(config)  # its errors come before the minute that a session may take
         train(open_session(config))
     except (ValueError, RefitError) as error:
         if os.environ.get("RANK", "0") == "0":
