@@ -13,10 +13,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pivotrl.policy import device
-from pivotrl.rollout import environment
+from pivotrl.rollout import environment, generation
 from pivotrl.rollout.config import RolloutConfig
 from pivotrl.rollout.records import Request, Sample
-from pivotrl.rollout.split import engine_seed, split_requests
+from pivotrl.rollout.split import split_requests
 
 __all__ = ["Engine", "Request", "Sample"]
 
@@ -92,30 +92,9 @@ class Engine:
         Raises:
             ValueError: a prompt with its `max_tokens` is longer than `rollout.max_model_len`; the message has both.
         """
-        from vllm import SamplingParams
-
         self._check_lengths(requests)
-        params = [
-            SamplingParams(
-                n=request.n if request.temperature > 0 else 1,
-                seed=engine_seed(request.seed),
-                temperature=request.temperature,
-                top_p=request.top_p,
-                max_tokens=request.max_tokens,
-                logprobs=0,
-                flat_logprobs=True,
-                detokenize=False,
-            )
-            for request in requests
-        ]
-        prompts = [{"prompt_token_ids": request.prompt_ids} for request in requests]
         with environment.uncompiled(self.device_kind):
-            outputs = self.llm.generate(prompts, params, use_tqdm=False)
-        results = [[_sample(completion) for completion in output.outputs] for output in outputs]
-        # vLLM refuses n > 1 at temperature 0, where all samples are the same one.
-        return [
-            samples * request.n if request.temperature == 0 else samples for request, samples in zip(requests, results)
-        ]
+            return generation.run(self.llm.llm_engine, requests)
 
     def score(self, token_ids: list[int]) -> Tensor:
         """Log-prob of every token after the first, given those before it: float32 [len(token_ids) - 1] on the CPU
@@ -174,11 +153,6 @@ class Engine:
                     f"request {number}: a prompt of {len(request.prompt_ids)} tokens with max_tokens "
                     f"{request.max_tokens} does not fit rollout.max_model_len {limit}: raise it, or leave the turn out"
                 )
-
-
-def _sample(completion: Any) -> Sample:
-    flat = completion.logprobs
-    return Sample(list(completion.token_ids), flat.logprobs, completion.finish_reason)
 
 
 def _join(world: Any, backend: str) -> tuple[int, int, Any]:

@@ -1,0 +1,102 @@
+"""Requests through vLLM's engine core, with as little Python for each token as possible.
+
+`LLM.generate` keeps a detokenizer, a log-prob processor and an output object for every sequence, and touches each for
+every token. Here only what a `Sample` needs is kept. On a tiny model, where Python is most of the time, that pays for
+what training asks for beyond plain sampling (a seed of its own for every sequence, and log-probs).
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from pivotrl.rollout.records import Request, Sample
+from pivotrl.rollout.split import engine_seed
+
+_serial = itertools.count()
+
+
+class _Sequence:
+    """One sample while it grows."""
+
+    __slots__ = ("finish", "logprobs", "token_ids")
+
+    def __init__(self) -> None:
+        self.token_ids: list[int] = []
+        self.logprobs: list[np.ndarray] = []
+        self.finish = ""
+
+    def sample(self) -> Sample:
+        return Sample(self.token_ids, np.concatenate(self.logprobs)[:, 0].tolist(), self.finish)
+
+
+def run(engine: Any, requests: Sequence[Request]) -> list[list[Sample]]:
+    """Sample all requests and wait for the last.
+
+    Args:
+        engine: vLLM's `LLMEngine` with an in-process core.
+        requests: prompts that fit the model's length with their `max_tokens`.
+
+    Returns:
+        The samples of each request, in order.
+    """
+    core = engine.engine_core
+    groups: list[list[_Sequence]] = []
+    growing: dict[str, _Sequence] = {}
+    try:
+        for request in requests:
+            group = []
+            for core_request in _core_requests(engine, request):
+                growing[core_request.request_id] = sequence = _Sequence()
+                group.append(sequence)
+                core.add_request(core_request)
+            groups.append(group)
+        while growing:
+            for output in core.get_output().outputs:
+                sequence = growing[output.request_id]
+                sequence.token_ids += output.new_token_ids
+                sequence.logprobs.append(output.new_logprobs.logprobs)
+                if output.finish_reason is not None:
+                    sequence.finish = str(output.finish_reason)
+                    del growing[output.request_id]
+    finally:
+        core.abort_requests(list(growing))
+    results = [[sequence.sample() for sequence in group] for group in groups]
+    return [samples * request.n if _is_greedy(request) else samples for request, samples in zip(requests, results)]
+
+
+def sampling_params(request: Request) -> Any:
+    """vLLM's parameters for a request: raw log-probs of the sampled tokens, no text."""
+    from vllm import SamplingParams
+
+    return SamplingParams(
+        n=1 if _is_greedy(request) else request.n,
+        seed=engine_seed(request.seed),
+        temperature=request.temperature,
+        top_p=request.top_p,
+        max_tokens=request.max_tokens,
+        logprobs=0,
+        flat_logprobs=True,
+        detokenize=False,
+    )
+
+
+def _is_greedy(request: Request) -> bool:
+    """At temperature 0 all samples are the same one, and vLLM refuses n > 1."""
+    return request.temperature == 0
+
+
+def _core_requests(engine: Any, request: Request) -> Iterator[Any]:
+    """One core request for each sample; sample i draws from the request's seed + i, as in `LLM.generate`."""
+    prompt = {"type": "token", "prompt_token_ids": request.prompt_ids}
+    template = engine.input_processor.process_inputs(
+        str(next(_serial)), prompt, sampling_params(request), engine.get_supported_tasks()
+    )
+    for index in range(template.sampling_params.n):
+        one, params = copy(template), copy(template.sampling_params)
+        params.n, params.seed = 1, template.sampling_params.seed + index
+        one.sampling_params = params
+        one.request_id = one.external_req_id = f"{template.request_id}_{index}"
+        yield one
