@@ -6,6 +6,7 @@ with the same arguments and gets the same report.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Protocol
 
 from pivotrl.demo.expert import success
@@ -50,7 +51,7 @@ class TurnReport:
 @dataclass(frozen=True)
 class TaskReport:
     """`success`: share of tasks solved end to end; `turns`: mean assistant turns; `solved`: one bool a task;
-    `violations`: share of dialogs that broke a rule; `unfinished`: share that ran out of turns."""
+    `violations`: share of dialogs that broke a rule; `unfinished`: share that ran out of turns or of context."""
 
     success: float
     turns: float
@@ -102,23 +103,29 @@ def task_success(
     tasks: Sequence[Task],
     temperature: float = 1.0,
     seed: int = 0,
+    context: int = 512,
 ) -> TaskReport:
     """Let the policy talk to the live desk, one dialog a task; the next turns of all open dialogs are sampled in one
-    call."""
+    call. A dialog that outgrows `context` (the engine's, in tokens) ends there, unsolved."""
     if not tasks:
         raise ValueError("there is no task to play: raise the number of live tasks")
     desks = [Desk(task) for task in tasks]
     while playing := [desk for desk in desks if not desk.done]:
+        prompts = [template.encode(desk.messages, desk.tools) for desk in playing]
+        fits = [len(prompt) + TURN_TOKENS <= context for prompt in prompts]
+        for desk in compress(playing, [not fit for fit in fits]):
+            desk.hang_up()
+        playing, prompts = list(compress(playing, fits)), list(compress(prompts, fits))
         requests = [
             Request(
-                prompt_ids=template.encode(desk.messages, desk.tools),
+                prompt_ids=prompt,
                 n=1,
                 seed=_seed(seed, f"{desk.task.id}/{desk.turns}"),
                 temperature=temperature,
                 top_p=1.0,
                 max_tokens=TURN_TOKENS,
             )
-            for desk in playing
+            for desk, prompt in zip(playing, prompts, strict=True)
         ]
         for desk, group in zip(playing, engine.generate_all(requests), strict=True):
             desk.step(parser.parse(template.decode(group[0].token_ids), desk.tools))

@@ -4,8 +4,8 @@
 
 Two stages on generated data, with loss on assistant tokens only. Clean: the expert's dialogs, until greedy decoding
 gets every kind of turn and every family right (a test, not a clock). Noisy: logs with mistakes (`noise.py`), from
-which the model learns to make them, while the families go on. The clean model is kept in DIR-clean; `--clean` starts
-from one, to try another noise.
+which the model learns to make them, while the families go on. The clean model is kept in DIR-clean; `--clean` skips its
+stage, to try another noise.
 """
 
 import argparse
@@ -54,6 +54,7 @@ def make_base(out: Path, seed: int, clean: Path | None, max_clean_steps: int, no
             progress.show("clean", step, trainer.step(step, None, scale))
             if (step + 1) % EVERY == 0:
                 ability = progress.measure(measure, model, encoder)
+                model.save_pretrained(out.with_name(out.name + "-clean"))
                 if ability.lowest >= CLEAN_BAR:
                     break
         else:
@@ -61,7 +62,6 @@ def make_base(out: Path, seed: int, clean: Path | None, max_clean_steps: int, no
                 f"clean stage: the worst skill is at {ability.lowest:.2f} after {max_clean_steps} steps, not at "
                 f"{CLEAN_BAR}; raise --max-clean-steps"
             )
-        model.save_pretrained(out.with_name(out.name + "-clean"))
     for step in range(noisy_steps):
         scale = 0.4 * min((step + 1) / 20, 1.0, max(0.03, 1 - step / noisy_steps))
         progress.show("noisy", step, trainer.step(1_000_000 + step, NOISE, scale))

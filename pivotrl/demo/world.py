@@ -44,7 +44,7 @@ class Desk:
         self.seen: set[str] = set()
         self.handled: str | None = None
         self.turns = 0
-        self.satisfied = False
+        self.satisfied = self.hung_up = False
         hello = f"I am {task.user_id} . " if task.introduces else ""
         self.messages: list[dict] = [
             {"role": "system", "content": SYSTEM},
@@ -59,7 +59,11 @@ class Desk:
     @property
     def done(self) -> bool:
         """True once the user is satisfied or out of patience."""
-        return self.satisfied or self.turns >= MAX_TURNS
+        return self.satisfied or self.hung_up or self.turns >= MAX_TURNS
+
+    def hang_up(self) -> None:
+        """End the dialog unsatisfied: what its host does when it outgrows the model's context."""
+        self.hung_up = True
 
     def step(self, items: list[dict]) -> None:
         """Play one assistant turn and the world's answer to it.

@@ -104,6 +104,14 @@ def test_spoiled_samples_are_counted(template, book, turns):
     assert played.success == 0.0 and played.unfinished == 1.0
 
 
+def test_a_dialog_that_outgrows_the_context_ends_unsolved(template, book):
+    lengths = [len(template.encode(play(task)[0].messages[:-1], play(task)[0].tools)) for task in TASKS]
+    context = sorted(lengths)[6] + evaluate.TURN_TOKENS
+    played = task_success(Reciter(template, book), Parser(), template, TASKS, context=context)
+    assert played.solved == [length + evaluate.TURN_TOKENS <= context for length in lengths]
+    assert played.unfinished == played.solved.count(False) / 12
+
+
 def test_a_mute_policy_fails(template, turns):
     mute = Reciter(template, {})
     messages = [turn.expert["type"] == "message" for turn in turns]
