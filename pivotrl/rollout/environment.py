@@ -6,13 +6,14 @@ VLLM_ENABLE_V1_MULTIPROCESSING=0
     The engine runs inside this process: the refit reaches its weights, and nothing is pickled on the way to a result.
 VLLM_CPU_OMP_THREADS_BIND=nobind
     Two ranks on one machine would otherwise both bind to the first cores, under torchrun's own thread count.
-VLLM_LOGGING_LEVEL=ERROR, TORCH_CPP_LOG_LEVEL=ERROR
-    A rank prints its progress, not the banners of a server. Set either beforehand to see them.
+VLLM_LOGGING_LEVEL=ERROR
+    A rank prints its progress, not the banners of a server. Set it beforehand to see them.
 VLLM_NO_USAGE_STATS=1
     No call home from a training job.
 """
 
 import contextlib
+import logging
 import os
 import warnings
 from collections.abc import Iterator
@@ -23,7 +24,6 @@ _FIXED = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1"}
 _DEFAULTS = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_LOGGING_LEVEL": "ERROR",
-    "TORCH_CPP_LOG_LEVEL": "ERROR",
     "TOKENIZERS_PARALLELISM": "false",
 }
 
@@ -33,6 +33,7 @@ def prepare() -> None:
     os.environ.update(_FIXED)
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])  # until vLLM sets its loggers up itself
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\..*")
 
 
