@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pivotrl.config import RunConfig
     from pivotrl.session import Session
 
-TRAIN_TASKS, HELDOUT_TASKS = 100, 128
-"""Trajectories written, of which a share is held out; live tasks, of another stream."""
+TRAJECTORIES = 120
+"""Expert trajectories written; `trajectories.heldout_share` of them are kept for measuring."""
+LIVE_TASKS, QUESTIONS = 256, 100
+"""Tasks played in the live desk, of another stream than the trajectories'; questions of each other family."""
 
 
 def run(config: "RunConfig") -> dict[str, Any]:
@@ -82,7 +84,7 @@ def measured(session: "Session", cache: Path) -> dict[str, Any]:
         if isinstance(item, Turn) and item.split == "heldout"
     ]
     report = turn_reward(session.engine, session.parser, session.template, turns, build_verifier(config.verifier))
-    tasks = [make_task("live", index) for index in range(HELDOUT_TASKS)]
+    tasks = [make_task("live", index) for index in range(LIVE_TASKS)]
     live = task_success(session.engine, session.parser, session.template, tasks)
     result = {
         "turn_reward": report.reward,
@@ -90,7 +92,8 @@ def measured(session: "Session", cache: Path) -> dict[str, Any]:
         "task_success": live.success,
         "turns_per_task": live.turns,
         "violations": live.violations,
-        "families": family_accuracy(session.engine, session.template),
+        "families": family_accuracy(session.engine, session.template, QUESTIONS),
+        "counts": {"turns": len(turns), "tasks": LIVE_TASKS, "questions per family": QUESTIONS},
     }
     if session.world.rank == 0:
         cache.write_text(json.dumps(result, indent=1))
@@ -140,7 +143,7 @@ def prepare(overrides: list[str]) -> "RunConfig":
             aside = next(path for n in range(1, 10**6) if not (path := Path(f"{folder}.{n}")).exists())
             folder.rename(aside)
             print(f"{folder} holds a finished run: moved to {aside}")
-        write(file, TRAIN_TASKS, "train")
+        write(file, TRAJECTORIES, "train")
     section = config.trajectories.model_copy(update={"files": [str(file)]})
     return config.model_copy(update={"trajectories": section})
 
