@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from pivotrl.policy import device, torch_adam
+from pivotrl.policy import checkpoint_files, device, torch_adam
 from pivotrl.policy.step import Policy
 
 _OPTIMIZER_METADATA = {"distrib_optim_sharding_type": "fully_reshardable", "chained_optim_avoid_prefix": True}
@@ -83,12 +83,11 @@ def newest(folder: Path) -> Path | None:
     if not marker.exists():
         return None
     target = folder / marker.read_text().strip()
-    for needed in ("run.json", ".metadata", "common.pt"):
-        if not (target / needed).exists():
-            raise ValueError(
-                f"{target / needed} is missing, but {marker} names this checkpoint; "
-                f"put the file back, write an older checkpoint's name into {marker}, or choose another output folder"
-            )
+    if not (target / "run.json").is_file():
+        raise ValueError(
+            f"{target / 'run.json'}: no such file, but {marker} names this checkpoint; put it back, write an older "
+            f"checkpoint's name into {marker}, or choose another output folder"
+        )
     return target
 
 
@@ -101,22 +100,10 @@ def load(policy: Policy, target: Path) -> int:
     Raises:
         ValueError: a file of the checkpoint is missing or unreadable (it is named).
     """
-    from megatron.core import dist_checkpointing
-    from megatron.core.dist_checkpointing.core import CheckpointingException
-    from torch.distributed.checkpoint.api import CheckpointException
-
     with device.scope():
         torch_adam.init_state(policy.optimizer)
         torch_adam.patch_distributed_load()
-        try:
-            state = dist_checkpointing.load(_sharded_state(policy, is_loading=True), str(target))
-        except (CheckpointingException, CheckpointException, OSError, RuntimeError, KeyError, EOFError) as error:
-            reasons = getattr(error, "failures", None) or {0: error}
-            reason = " ".join(str(next(iter(reasons.values()))).split())[:300]
-            raise ValueError(
-                f"{target}: this checkpoint cannot be read ({reason}); write the name of an older one into "
-                f"{target.parent / 'latest'}, or start in another output folder"
-            ) from error
+        state = checkpoint_files.load(_sharded_state(policy, is_loading=True), target)
         policy.model.load_state_dict(state["model"])
         policy.optimizer.load_state_dict(state["optimizer"])
         torch_adam.unalias_steps(policy.optimizer)
