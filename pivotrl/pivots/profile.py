@@ -1,9 +1,8 @@
 """Profiling: K samples of the frozen policy at each candidate turn, judged, in chunks that a kill cannot undo.
 
 A chunk's result is a pure function of the chunk: its turns, per-request seeds from the run's seed and the turn's id,
-and a
-prefix cache that starts empty. It does not depend on how many engines there are, which of them took the chunk, or
-where an earlier run was killed.
+and a prefix cache that starts empty. It does not depend on how many engines there are, which of them took the chunk,
+or where an earlier run was killed.
 """
 
 import time
@@ -11,15 +10,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pivotrl.config import RunConfig
-from pivotrl.pivots.bar import SelectionBar
 from pivotrl.pivots.candidates import Survey, candidates, chunks
 from pivotrl.pivots.progress import ProgressLog
 from pivotrl.pivots.score import Scorer
-from pivotrl.pivots.select import make_profile
+from pivotrl.pivots.select import make_profile, outcome
 from pivotrl.rollout.records import Request
+from pivotrl.telemetry.progress import Progress
 from pivotrl.trajectories.faults import Place, RowFault
 from pivotrl.trajectories.ids import stable_hash
-from pivotrl.trajectories.records import Turn
+from pivotrl.trajectories.records import Profile, Turn
 from pivotrl.trajectories.template import ChatTemplate
 
 if TYPE_CHECKING:
@@ -50,19 +49,24 @@ def profile(
     writes)."""
     size = config.pivots.chunk
     todo = chunks(islice(candidates(config, found), finished * size, None), size)
-    number = finished
-    with SelectionBar(total=found.count, initial=finished * size, show=engine.rank == 0) as bar:
-        while round_chunks := list(islice(todo, engine.engines)):
+    number, profiled, mixed, tokens = finished, 0, 0, 0
+    done = min(finished * size, found.count)
+    with Progress(found.count, "profiling", "turn", rank=engine.rank, done=done) as progress:
+        while turns := list(islice(todo, engine.engines)):
             result = None
-            if engine.engine_index < len(round_chunks):
-                result = profile_chunk(
-                    config, number + engine.engine_index, round_chunks[engine.engine_index], engine, scorer, template
-                )
+            if engine.engine_index < len(turns):
+                chunk = turns[engine.engine_index]
+                result = profile_chunk(config, number + engine.engine_index, chunk, engine, scorer, template)
             results = [item for item in gather(engine, result) if item is not None]
-            number += len(round_chunks)
             if engine.rank == 0:
                 log.append(results)
-                bar.add(results, sum(map(len, round_chunks)))
+            number += len(turns)
+            for item in results:
+                profiled += len(item["profiles"])
+                mixed += sum(outcome(Profile.from_json(row)) == "mixed" for row in item["profiles"])
+                tokens += item["sampled_tokens"]
+            share = f"{mixed / profiled:.0%}" if profiled else "-"
+            progress.advance(sum(map(len, turns)), mixed=share, tokens=f"{tokens:,}")
 
 
 def profile_chunk(

@@ -1,8 +1,7 @@
 """The durable log of a selection: what it was started with, then one line for each finished chunk.
 
 A kill loses at most the chunks in flight. The log holds wall-clock seconds, so its bytes differ from run to run; the
-files
-made from it at the end do not.
+files made from it at the end do not.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ DECIDES = {
     "trajectories": ("files", "format", "min_reward", "tools", "heldout_share"),
     "verifier": ("name", "params"),
     "pivots": ("samples", "temperature", "top_p", "limit", "chunk"),
-    "rollout": ("max_model_len", "max_new_tokens", "tool_parser", "reasoning_parser"),
+    "rollout": ("tensor", "max_model_len", "max_new_tokens", "max_num_seqs", "tool_parser", "reasoning_parser"),
 }
 """Keys that change what a profile holds. `pivots.max_mean` is not among them: it only chooses from finished
 profiles."""

@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 def select_pivots(
     config: RunConfig, engine: "Engine", parser: "ActionParser", template: ChatTemplate, out_dir: str | Path
 ) -> dict[str, Any]:
-    """Find the pivots of the run's trajectories with the engine's policy (collective over all ranks that hold an
-    engine).
+    """Find the pivots of the run's trajectories with the engine's policy (collective).
 
     Writes into `out_dir`: `profile.jsonl`, `pivots.jsonl`, `rejected.jsonl` (equal bytes for equal inputs, however
-    often the
-    run was killed and started again), `summary.json` (the only one with wall-clock seconds) and the working log
+    often the run was killed and started again), `summary.json` (which has the wall-clock seconds) and the working log
     `progress.jsonl`, from which a killed run continues.
 
     Returns:

@@ -21,9 +21,8 @@ def normalise(messages: Any) -> list[Message]:
     """OpenAI chat messages in the one form that the rest of the program knows.
 
     Contents become strings (null: empty; a list of text parts: joined), call arguments become JSON strings, missing
-    call
-    ids are numbered, `developer` becomes `system`, and the old `function_call` becomes `tool_calls`. Whether arguments
-    are well-formed is not asked here: a malformed call in the history is still what the expert saw.
+    call ids are numbered, `developer` becomes `system`, and the old `function_call` becomes `tool_calls`. Whether
+    arguments are well-formed is not asked here: a malformed call in the history is still what the expert saw.
 
     Raises RowFault, with the message's index.
     """

@@ -59,9 +59,8 @@ def infer_tools(conversations: Iterable[list[Message]]) -> list[Tool]:
     """The smallest schemas that admit every well-formed call of normalised conversations.
 
     A tool's properties are the argument names seen, with the JSON types seen (several: a list of types; arrays and
-    objects
-    recursively); `required` lists the arguments that every call gave. There are no descriptions: the calls do not tell.
-    Tools are sorted by name, properties by first appearance.
+    objects recursively); `required` lists the arguments that every call gave. There are no descriptions: the calls do
+    not tell. Tools are sorted by name, properties by first appearance.
     """
     seen: dict[str, dict[str, Any]] = {}
     for messages in conversations:

@@ -19,8 +19,7 @@ class TurnReader:
     afterwards.
 
     Ids are `file stem:trajectory id/turn index`, made distinct by a suffix where a file repeats itself, and therefore
-    the
-    same in every pass. Memory stays flat but for one integer per id.
+    the same in every pass. Memory stays flat but for one integer per id.
     """
 
     def __init__(self, config: TrajectoriesConfig, seed: int):

@@ -9,8 +9,7 @@ int);
 - surplus calls are free unless `parallel_tool_call_rewarding` is on.
 
 One thing is added: where NeMo-Gym would raise or stall on what a model wrote (nesting beyond the parser's stack,
-integers of
-thousands of digits, megabytes of arguments), the verdict is 0.
+integers of thousands of digits, megabytes of arguments), the verdict is 0.
 """
 
 import json

@@ -11,7 +11,8 @@ from tests.trajectories.rows import TOOLS, call, chat_row
 
 COMPACT = Path(__file__).resolve().parents[2] / "configs" / "templates" / "hermes_compact.jinja"
 PLAIN = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{{ '<|im_start|>assistant\n' }}"
 )
 
 
@@ -35,9 +36,9 @@ def test_decoding_keeps_markup_and_drops_control_tokens(folder):
     template = ChatTemplate(folder)
     text = 'Sure.\n<tool_call>\n{"name": "f"}\n</tool_call>'
     ids = template.tokenizer.encode(text + "<|im_end|>", add_special_tokens=False)
-    assert template.decode(ids + [0]) == text + template.tokenizer.decode([0])
+    assert template.decode([*ids, 0]) == text + template.tokenizer.decode([0])
     assert template.decode(ids) == text
-    assert template.decode(ids + [100_000]) == text, "an id beyond the tokenizer (a padded vocabulary) is nothing"
+    assert template.decode([*ids, 100_000]) == text, "an id beyond the tokenizer (a padded vocabulary) is nothing"
     euro = template.tokenizer.encode("\u20ac", add_special_tokens=False)
     assert template.decode(euro[:2]) == "\ufffd", "a character cut short does not stop anything"
 
@@ -51,9 +52,10 @@ def test_a_prompt_ends_where_the_assistant_begins(folder):
 
 def test_arguments_reach_the_template_as_objects(folder, tmp_path):
     jinja = tmp_path / "t.jinja"
-    jinja.write_text(
+    loop = (
         "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments.order_id }};{% endfor %}{% endfor %}"
     )
+    jinja.write_text(loop)
     template = ChatTemplate(folder, jinja)
     messages = chat_row()["messages"]
     assert template.render(messages, []) == "A-1;"
@@ -81,7 +83,7 @@ def test_errors_name_the_key_and_the_remedy(folder, tmp_path):
     jinja = tmp_path / "t.jinja"
     jinja.write_text("{{ raise_exception('no tools here') }}")
     with pytest.raises(ValueError, match="the chat template refused the messages"):
-        ChatTemplate(folder, jinja).encode([], [])
+        ChatTemplate(folder, jinja).encode([{"role": "user", "content": "x"}], [])
 
 
 def test_the_compact_template_shows_tools_calls_and_results(folder):
@@ -107,7 +109,8 @@ def test_the_compact_template_shows_tools_calls_and_results(folder):
         "Either answer the user, or call one tool by writing only\n<tool_call>\n"
         '{"name": "tool", "arguments": {"argument": "value"}}\n</tool_call><|im_end|>\n'
         "<|im_start|>user\nWhere is A-1?<|im_end|>\n"
-        '<|im_start|>assistant\n<tool_call>\n{"name": "get_order", "arguments": {"order_id": "A-1"}}\n</tool_call><|im_end|>\n'
+        '<|im_start|>assistant\n<tool_call>\n{"name": "get_order", "arguments": {"order_id": "A-1"}}\n'
+        "</tool_call><|im_end|>\n"
         "<|im_start|>user\n<tool_response>\nsent\n</tool_response><|im_end|>\n"
         "<|im_start|>assistant\nIt is on its way.<|im_end|>\n<|im_start|>assistant\n"
     )
