@@ -157,7 +157,12 @@ class Ability:
     families: dict[str, float]
 
     @property
-    def lowest(self) -> float:
+    def mean(self) -> float:
+        """Mean greedy share over kinds of turns and families."""
+        return sum([*self.greedy.values(), *self.families.values()]) / (len(self.greedy) + len(self.families))
+
+    @property
+    def worst(self) -> float:
         """The worst greedy share over kinds of turns and families."""
         return min([*self.greedy.values(), *self.families.values()])
 
