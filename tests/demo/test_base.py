@@ -59,7 +59,7 @@ def test_prompts_round_trip(template):
             assert template.tokenizer.decode(ids) == "".join(render(desk.messages[:place], desk.tools)) + (
                 "<|im_start|>assistant\n"
             )
-            assert len(ids) <= 270
+            assert len(ids) <= 300
 
 
 def test_the_base_is_half_good(model, template):
