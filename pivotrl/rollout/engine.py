@@ -5,6 +5,7 @@ the same requests (vLLM's `external_launcher`), so each of them has the results 
 """
 
 import os
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,8 +55,9 @@ class Engine:
         environment.prepare()
         from vllm import LLM
 
-        local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        with environment.ranks_in_environment(self.rank, local_rank), environment.uncompiled(self.device_kind):
+        run = [uuid.uuid4().hex]
+        dist.broadcast_object_list(run, group=self.object_group)
+        with environment.launched(self.rank, run[0]), environment.uncompiled(self.device_kind):
             self.llm = LLM(
                 self.model_path,
                 dtype=dtype,

@@ -17,8 +17,10 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 _FIXED = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1"}
 _DEFAULTS = {
@@ -38,17 +40,41 @@ def prepare() -> None:
 
 
 @contextlib.contextmanager
-def ranks_in_environment(rank: int, local_rank: int) -> Iterator[None]:
-    """RANK and LOCAL_RANK for the construction of an engine, which reads them there; torchrun sets them, a plain
-    process does not, and other code takes their presence for torchrun's."""
-    added = {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
+def launched(rank: int, run: str) -> Iterator[None]:
+    """Around the construction of an engine of `external_launcher`, once torch.distributed is up.
+
+    vLLM reads RANK and LOCAL_RANK from the environment; a plain process lacks them, and gets them only in here, because
+    other code takes their presence for torchrun's.
+
+    On a CPU, the ranks of a tensor-parallel engine share memory under a name that vLLM derives from how the process
+    group was made. With this launcher that is the same name in every run, so two runs on a machine, or a run after one
+    that was killed, fail with "create shm in SHMManager failed". In here the name is the run's own, and it is removed
+    once all ranks have the memory, so that a killed run leaves nothing behind.
+
+    Args:
+        run: letters and digits, equal on every rank and unlike any other run's on this machine.
+    """
+    from vllm.v1.executor.uniproc_executor import ExecutorWithExternalLauncher as Launcher
+
+    added = {"RANK": str(rank), "LOCAL_RANK": "0"}
     added = {name: value for name, value in added.items() if name not in os.environ}
+    original = Launcher._distributed_args
+
+    def named(self: Launcher) -> tuple[str, int, int]:
+        method, own_rank, local_rank = original(self)
+        return f"{method}:{run}", own_rank, local_rank
+
     os.environ.update(added)
+    Launcher._distributed_args = named
     try:
         yield
     finally:
+        Launcher._distributed_args = original
         for name in added:
             del os.environ[name]
+    dist.barrier()
+    for name in Path("/dev/shm").glob(f"{run}-*"):
+        name.unlink(missing_ok=True)
 
 
 def uncompiled(kind: str) -> contextlib.AbstractContextManager[object]:
