@@ -7,7 +7,6 @@ checkpoint in `OUTPUT/checkpoints`.
 """
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -31,6 +30,7 @@ def train(session: "Session") -> None:
     from pivotrl.policy import checkpoint
     from pivotrl.rollout.refit import refit
     from pivotrl.telemetry.metrics import MetricsWriter, PhaseTimer
+    from pivotrl.trajectories.store import write_json
 
     config, policy, engine, rank = session.config, session.policy, session.engine, session.world.rank
     run, steps = Path(config.output), config.training.steps
@@ -56,7 +56,7 @@ def train(session: "Session") -> None:
             with timer.phase("save"):
                 checkpoint.save_if_due(policy, run / "checkpoints", step + 1)
             if step == 0 and rank == 0:
-                (run / "examples.json").write_text(json.dumps(collect.examples(session, groups), indent=1))
+                write_json(run / "examples.json", collect.examples(session, groups))
             seconds = timer.with_total()
             proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
             writer.write(step, collect.describe(groups, seconds) | collect.summarise(learned) | proved, seconds)

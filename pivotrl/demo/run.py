@@ -12,6 +12,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,30 +37,37 @@ def run(config: "RunConfig") -> dict[str, Any]:
     from pivotrl.session import open_session
     from pivotrl.telemetry.report import write_report
     from pivotrl.train import train
+    from pivotrl.trajectories.store import write_json
 
-    folder, started = Path(config.output), time.perf_counter()
+    folder, rank = Path(config.output), int(os.environ.get("RANK", "0"))
     seconds: dict[str, float] = {}
 
-    def lap(name: str) -> None:
-        seconds[name] = round(time.perf_counter() - started - sum(seconds.values()), 1)
+    @contextmanager
+    def stage(name: str, remark: str = "") -> Iterator[None]:
+        """Announce a stage and take its time."""
+        if rank == 0:
+            print(f"== {name} {remark}".rstrip(), flush=True)
+        started = time.perf_counter()
+        yield
+        seconds[name] = round(time.perf_counter() - started, 1)
 
-    session = open_session(config)
-    is_main = session.world.rank == 0
-    lap("start")
-    evaluation = {"base": measured(session, folder / "evaluation_base.json")}
-    lap("measure the base")
-    selection = select_pivots(config, session.engine, session.parser, session.template, folder / "pivots")
-    lap("select pivots")
-    train(session)
-    lap("train")
-    evaluation["trained"] = measured(session, folder / "evaluation_trained.json")
-    lap("measure again")
-    export(session, folder / "hf")
-    lap("export")
+    with stage("start", "(policy and engines: half a minute without a word)"):
+        session = open_session(config)
+    with stage("measure the base model"):
+        base = measured(session, folder / "evaluation_base.json")
+    with stage("select pivots"):
+        selection = select_pivots(config, session.engine, session.parser, session.template, folder / "pivots")
+    with stage("train"):
+        train(session)
+    with stage("measure the trained model"):
+        trained = measured(session, folder / "evaluation_trained.json")
+    with stage("export"):
+        export(session, folder / "hf")
+    evaluation = {"base": base, "trained": trained}
     summary = {"seconds": seconds, "selection": selection, "evaluation": evaluation}
-    if is_main:
-        (folder / "evaluation.json").write_text(json.dumps(evaluation, indent=1))
-        (folder / "summary.json").write_text(json.dumps(summary, indent=1))
+    if rank == 0:
+        write_json(folder / "evaluation.json", evaluation)
+        write_json(folder / "summary.json", summary)
         report = write_report(folder, folder / "report.html")
         print(table(evaluation, seconds), f"The trained model: {folder / 'hf'}", f"The report: {report}", sep="\n")
     return summary
@@ -72,6 +81,7 @@ def measured(session: "Session", cache: Path) -> dict[str, Any]:
     from pivotrl.demo.evaluate import family_accuracy, task_success, turn_reward
     from pivotrl.demo.tasks import make_task
     from pivotrl.trajectories.records import Turn
+    from pivotrl.trajectories.store import write_json
     from pivotrl.trajectories.turns import TurnReader
     from pivotrl.verifiers.base import build_verifier
 
@@ -96,7 +106,7 @@ def measured(session: "Session", cache: Path) -> dict[str, Any]:
         "counts": {"turns": len(turns), "tasks": LIVE_TASKS, "questions per family": QUESTIONS},
     }
     if session.world.rank == 0:
-        cache.write_text(json.dumps(result, indent=1))
+        write_json(cache, result)
     return result
 
 
