@@ -221,8 +221,10 @@ class Policy:
             ),
             denominator,
         )
-        # A dummy micro-batch keeps its graph, so that its rank takes part in every collective of the backward pass.
-        return result.loss + 0.0 * logits_TV.sum(), (result.loss.item(), result.metrics)
+        loss = result.loss
+        if not indices.numel():  # a dummy keeps its graph: its rank takes part in every collective of the backward pass
+            loss = loss + 0.0 * logits_TV.sum()
+        return loss, (result.loss.item(), result.metrics)
 
     # ------------------------------------------------------------------ weights
 
