@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pivotrl.policy import device
 from pivotrl.rollout import environment, generation
+from pivotrl.rollout.checks import check_engine, check_requests
 from pivotrl.rollout.config import RolloutConfig
 from pivotrl.rollout.records import Request, Sample
 from pivotrl.rollout.split import split_requests
@@ -39,25 +40,23 @@ class Engine:
             world: `policy.parallel.World` of the run; unset, torch.distributed's ranks, or this process alone.
 
         Raises:
-            ValueError: `rollout.tensor` does not divide the ranks or the heads, or the folder holds no usable model.
+            ValueError: as `checks.check_engine`.
         """
         self.config, self.model_path, self.dtype = config, str(model_path), dtype
         self.device_kind = device.current().kind
         self.refit_route: Any = None
         """What `refit` made for this engine at its first call."""
         self.rank, self.world_size, self.object_group = _join(world, device.current().backend)
-        if self.world_size % config.tensor:
-            raise ValueError(
-                f"rollout.tensor is {config.tensor}, which does not divide the {self.world_size} ranks that were "
-                "started: use a divisor, or start a multiple of it"
-            )
+        check_engine(config, self.model_path, self.world_size)
         self.engine_index, self.engines = self.rank // config.tensor, self.world_size // config.tensor
         environment.prepare()
         from vllm import LLM
 
-        run = [uuid.uuid4().hex]
-        dist.broadcast_object_list(run, group=self.object_group)
-        with environment.launched(self.rank, run[0]), environment.uncompiled(self.device_kind):
+        names = [uuid.uuid4().hex]
+        dist.broadcast_object_list(names, group=self.object_group)
+        self.name: str = names[0]
+        """The same on every rank, and unlike any other run's."""
+        with environment.launched(self.rank, self.name), environment.uncompiled(self.device_kind):
             self.llm = LLM(
                 self.model_path,
                 dtype=dtype,
@@ -92,9 +91,9 @@ class Engine:
         The same requests after `reset_prefix_cache` give the same tokens.
 
         Raises:
-            ValueError: a prompt with its `max_tokens` is longer than `rollout.max_model_len`; the message has both.
+            ValueError: as `checks.check_requests`, before anything is sampled.
         """
-        self._check_lengths(requests)
+        check_requests(requests, self.config.max_model_len)
         with environment.uncompiled(self.device_kind):
             return generation.run(self.llm.llm_engine, requests)
 
@@ -119,9 +118,9 @@ class Engine:
             requests: the same list on every rank; each engine takes a share of about equal work.
 
         Raises:
-            ValueError: as `generate`, on every rank and before anything is generated.
+            ValueError: as `generate`, on every rank.
         """
-        self._check_lengths(requests)
+        check_requests(requests, self.config.max_model_len)
         shares = split_requests(requests, self.engines)
         mine = self.generate([requests[index] for index in shares[self.engine_index]])
         if self.world_size == 1:
@@ -146,15 +145,6 @@ class Engine:
         """Forget every cached prompt. Needed after any change of weights; `refit` does it."""
         done = self.llm.reset_prefix_cache()
         assert done, "the prefix cache cannot be reset while requests run"
-
-    def _check_lengths(self, requests: Sequence[Request]) -> None:
-        limit = self.config.max_model_len
-        for number, request in enumerate(requests):
-            if len(request.prompt_ids) + request.max_tokens > limit:
-                raise ValueError(
-                    f"request {number}: a prompt of {len(request.prompt_ids)} tokens with max_tokens "
-                    f"{request.max_tokens} does not fit rollout.max_model_len {limit}: raise it, or leave the turn out"
-                )
 
 
 def _join(world: Any, backend: str) -> tuple[int, int, Any]:

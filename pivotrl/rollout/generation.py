@@ -29,7 +29,9 @@ class _Sequence:
         self.finish = ""
 
     def sample(self) -> Sample:
-        return Sample(self.token_ids, np.concatenate(self.logprobs)[:, 0].tolist(), self.finish)
+        logprobs = np.concatenate(self.logprobs)[:, 0].tolist()
+        assert self.finish in ("stop", "length") and len(logprobs) == len(self.token_ids), self.finish
+        return Sample(self.token_ids, logprobs, self.finish)
 
 
 def run(engine: Any, requests: Sequence[Request]) -> list[list[Sample]]:

@@ -117,6 +117,11 @@ def too_long(stand: Stand) -> None:
     stand.engine.generate_all([Request([5] * 249, 1, 0, 1.0, 1.0, 7)])
 
 
+def leaves_no_shared_memory(stand: Stand) -> None:
+    """What two ranks of an engine share has no name any more, so a killed run leaves none."""
+    assert not list(Path("/dev/shm").glob(f"{stand.engine.name}*"))
+
+
 def refit_moves_everything(stand: Stand) -> None:
     spread(stand.model, seed=11)
     before = stand.engine.generate_all(stand.requests())

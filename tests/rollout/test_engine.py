@@ -28,7 +28,7 @@ MOE = (
 )
 LAYOUTS: dict[str, tuple[Callable, int, tuple[str, ...]]] = {
     "two engines": (save_moe, 1, (*MOE, "endings", "too_long", "refit_is_quick")),
-    "one engine of two ranks": (save_moe, 2, MOE),
+    "one engine of two ranks": (save_moe, 2, (*MOE, "leaves_no_shared_memory")),
     "dense, tied, of two ranks": (save_llama, 2, ("greedy", "sampled_log_probs", *REFIT, "stale_head_stops_the_run")),
 }
 pytestmark = pytest.mark.slow

@@ -1,0 +1,52 @@
+"""What cannot work, said before vLLM starts or a token is sampled. Pure."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pivotrl.rollout.config import RolloutConfig
+from pivotrl.rollout.records import Request
+
+
+def check_engine(config: RolloutConfig, model_path: str | Path, world_size: int) -> None:
+    """Stop if the model folder, the context or the engines' layout cannot be used.
+
+    Raises:
+        ValueError: it names the configuration's key, what was found and what to write instead.
+    """
+    file = Path(model_path) / "config.json"
+    if not file.is_file():
+        raise ValueError(f"model.path: no config.json in {model_path}: give a Hugging Face model folder")
+    model = json.loads(file.read_text(encoding="utf-8"))
+    positions, heads = model["max_position_embeddings"], model["num_attention_heads"]
+    if config.max_model_len > positions:
+        raise ValueError(
+            f"rollout.max_model_len is {config.max_model_len}, but the model has {positions} positions: lower it"
+        )
+    kv_heads = model.get("num_key_value_heads") or heads
+    for number, what in ((world_size, "ranks that were started"), (heads, "attention heads")):
+        if number % config.tensor:
+            raise ValueError(
+                f"rollout.tensor is {config.tensor}, which does not divide the {number} {what}: use a divisor of it"
+            )
+    if kv_heads % config.tensor and config.tensor % kv_heads:
+        raise ValueError(
+            f"rollout.tensor is {config.tensor}, which neither divides the {kv_heads} key-value heads nor is a multiple "
+            "of them: use one that does"
+        )
+
+
+def check_requests(requests: Sequence[Request], max_model_len: int) -> None:
+    """Stop if a prompt with its `max_tokens` is longer than the context, or empty.
+
+    Raises:
+        ValueError: it names the request and both numbers.
+    """
+    for number, request in enumerate(requests):
+        if not request.prompt_ids:
+            raise ValueError(f"request {number}: the prompt is empty")
+        if len(request.prompt_ids) + request.max_tokens > max_model_len:
+            raise ValueError(
+                f"request {number}: a prompt of {len(request.prompt_ids)} tokens with max_tokens {request.max_tokens} "
+                f"does not fit rollout.max_model_len {max_model_len}: raise it, or leave the turn out"
+            )

@@ -1,0 +1,47 @@
+"""Users' mistakes, found before vLLM starts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pivotrl.rollout.checks import check_engine, check_requests
+from pivotrl.rollout.config import RolloutConfig
+from pivotrl.rollout.records import Request
+
+MODEL = {"max_position_embeddings": 512, "num_attention_heads": 12, "num_key_value_heads": 4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "world_size", "message"),
+    [
+        ({"max_model_len": 513}, 1, "rollout.max_model_len is 513, but the model has 512 positions"),
+        ({"tensor": 2}, 3, "rollout.tensor is 2, which does not divide the 3 ranks"),
+        ({"tensor": 8}, 8, "rollout.tensor is 8, which does not divide the 12 attention heads"),
+        ({"tensor": 3}, 3, "rollout.tensor is 3, which neither divides the 4 key-value heads"),
+    ],
+)
+def test_a_layout_that_cannot_work_names_its_key(tmp_path: Path, changes: dict, world_size: int, message: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    with pytest.raises(ValueError, match=message):
+        check_engine(RolloutConfig(**({"max_model_len": 512} | changes)), tmp_path, world_size)
+
+
+def test_layouts_that_work(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    for tensor in (1, 2, 4, 12):
+        check_engine(RolloutConfig(max_model_len=512, tensor=tensor), tmp_path, 12)
+
+
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"model.path: no config.json in {tmp_path}"):
+        check_engine(RolloutConfig(), tmp_path, 1)
+
+
+def test_long_and_empty_prompts_are_numbered() -> None:
+    fits = Request([1] * 8, 1, 0, 1.0, 1.0, 2)
+    check_requests([fits], 10)
+    with pytest.raises(ValueError, match=r"request 1: a prompt of 9 tokens with max_tokens 2 .*max_model_len 10"):
+        check_requests([fits, Request([1] * 9, 1, 0, 1.0, 1.0, 2)], 10)
+    with pytest.raises(ValueError, match="request 0: the prompt is empty"):
+        check_requests([Request([], 1, 0, 1.0, 1.0, 2)], 10)
