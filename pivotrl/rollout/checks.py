@@ -31,8 +31,8 @@ def check_engine(config: RolloutConfig, model_path: str | Path, world_size: int)
             )
     if kv_heads % config.tensor and config.tensor % kv_heads:
         raise ValueError(
-            f"rollout.tensor is {config.tensor}, which neither divides the {kv_heads} key-value heads nor is a multiple "
-            "of them: use one that does"
+            f"rollout.tensor is {config.tensor}, which neither divides the {kv_heads} key-value heads nor is a "
+            "multiple of them: use one that does"
         )
 
 
