@@ -91,8 +91,12 @@ class Policy:
 
     # ------------------------------------------------------------------ scoring
 
-    def log_probs(self, samples: Sequence[Sample]) -> list[Tensor]:
+    def log_probs(self, samples: Sequence[Sample], temperature: float | None = None) -> list[Tensor]:
         """Log-probs of every sample's response tokens under the current weights (collective).
+
+        Args:
+            samples: the same list on every rank.
+            temperature: of the distribution; unset, the sampling temperature of the run.
 
         Returns:
             On every rank, for each sample in order, a float32 CPU tensor [len(response_ids)].
@@ -100,7 +104,7 @@ class Policy:
         plan = assign(samples, self.config.training.micro_batch_tokens, self.world.dp_size)[self.world.dp_rank]
 
         def keep(batch: MicroBatch, logits_TV: Tensor) -> tuple[Tensor, object]:
-            logp_N, _ = self._token_log_probs(batch, logits_TV)
+            logp_N, _ = self._token_log_probs(batch, logits_TV, temperature)
             return logp_N.sum(), (batch.sample_N.cpu(), logp_N.detach().float().cpu())
 
         with torch.no_grad():
@@ -113,8 +117,8 @@ class Policy:
         return [found.get(index, torch.zeros(0)) for index in range(len(samples))]
 
     def score(self, token_ids: Sequence[int]) -> Tensor:
-        """Log-prob of every token after the first, given those before it: float32 [len(token_ids) - 1] (collective)."""
-        return self.log_probs([Sample(token_ids[:1], token_ids[1:])])[0]
+        """Log-prob of every token after the first, at temperature 1: float32 [len(token_ids) - 1] (collective)."""
+        return self.log_probs([Sample(token_ids[:1], token_ids[1:])], temperature=1.0)[0]
 
     def reference_log_probs(self, samples: Sequence[Sample]) -> list[Tensor]:
         """As `log_probs`, under the weights that the run started from (kept only where objective.beta > 0)."""
@@ -242,12 +246,14 @@ class Policy:
 
     # ------------------------------------------------------------------ passes
 
-    def _token_log_probs(self, batch: MicroBatch, logits_TV: Tensor) -> tuple[Tensor, Tensor]:
+    def _token_log_probs(
+        self, batch: MicroBatch, logits_TV: Tensor, temperature: float | None = None
+    ) -> tuple[Tensor, Tensor]:
         return vocab_parallel_logprob(
             logits_TV[batch.logit_index_N],
             batch.target_N,
             self.world.tp_group,
-            temperature=self.config.rollout.temperature,
+            temperature=self.config.rollout.temperature if temperature is None else temperature,
         )
 
     def _run(

@@ -12,7 +12,7 @@ class RolloutConfig(Section):
     """Longest prompt and completion together, in tokens. Longer turns are left out of selection, and counted."""
     max_new_tokens: int = Field(1024, ge=1)
     """Tokens sampled for one action, at most."""
-    temperature: float = Field(1.0, ge=0)
+    temperature: float = Field(1.0, gt=0)
     """Sampling temperature in training. At 1 the log-probs kept are those that the tokens were drawn from."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Share of the probability mass that sampling keeps in training."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.launch import launch
-from tests.policy.tiny_models import save_tiny_moe
+from tests.policy.tiny import build
 
 WORKER = Path(__file__).parent / "checkpoint_ranks.py"
 
@@ -14,7 +14,7 @@ WORKER = Path(__file__).parent / "checkpoint_ranks.py"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny_moe")
-    save_tiny_moe(folder)
+    build("moe").save_pretrained(folder)
     return folder
 
 

@@ -10,7 +10,7 @@ from pivotrl.config import parse_config
 from pivotrl.objective.loss import ResponseTokens, global_denominator, policy_loss
 from pivotrl.policy.packing import Sample
 from tests.launch import launch
-from tests.policy.tiny_models import save_tiny_moe
+from tests.policy.tiny import build, on_disk
 
 OPTIMIZER = {"lr": 1e-3, "weight_decay": 0.1, "beta2": 0.95, "clip_grad": 0.05}
 OBJECTIVE = {"beta": 0.1, "clip_low": 0.1, "clip_high": 0.1, "entropy_bonus": 0.01}
@@ -36,7 +36,8 @@ FOUR_RANKS = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model and what transformers makes of a batch: log-probs, gradients, weights after one AdamW step."""
     folder = tmp_path_factory.mktemp("tiny_moe")
-    model = save_tiny_moe(folder)
+    model = build("moe")
+    model.save_pretrained(folder)
     draw = torch.Generator().manual_seed(1)
 
     def tokens(count: int) -> list[int]:
@@ -106,23 +107,6 @@ def score(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.T
     log_softmax = logits.log_softmax(-1)
     picked = log_softmax.gather(-1, ids[0, len(sample.prompt_ids) :, None])[:, 0]
     return picked, -(log_softmax.exp() * log_softmax).sum(-1)
-
-
-def on_disk(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """transformers' fused experts under the names that its files use, one tensor for each expert and projection."""
-    result = {}
-    for name, tensor in tensors.items():
-        if name.endswith("experts.gate_up_proj"):
-            for expert, both in enumerate(tensor):
-                gate, up = both.chunk(2)
-                stem = name.removesuffix("gate_up_proj") + str(expert)
-                result[f"{stem}.gate_proj.weight"], result[f"{stem}.up_proj.weight"] = gate.clone(), up.clone()
-        elif name.endswith("experts.down_proj"):
-            for expert, down in enumerate(tensor):
-                result[f"{name.removesuffix('down_proj')}{expert}.down_proj.weight"] = down.clone()
-        else:
-            result[name] = tensor.clone()
-    return result
 
 
 @pytest.mark.parametrize(("num_ranks", "cases"), [(1, ONE_RANK), (2, TWO_RANKS), (4, FOUR_RANKS)])

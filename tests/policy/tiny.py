@@ -41,8 +41,8 @@ KINDS = {
 }
 
 
-def make(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
-    """Write the model of that kind to `folder`, and `reference.pt` beside its weights: inputs, logits and gradients."""
+def build(kind: str) -> torch.nn.Module:
+    """The transformers model of that kind, in float32."""
     import transformers
 
     name, changes = KINDS[kind]
@@ -56,8 +56,13 @@ def make(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
                 parameter.normal_(1, 0.2)
             else:
                 parameter.normal_(0, 0.4 if "mlp.gate.weight" in parameter_name else 0.08)
-            parameter.copy_(parameter.to(dtype))
-    ids = torch.randint(0, config.vocab_size, (ROWS, LENGTH + 1))
+    return model
+
+
+def make(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
+    """Write the model of that kind to `folder`, and `reference.pt` beside its weights: inputs, logits and gradients."""
+    model = build(kind).to(dtype).float()
+    ids = torch.randint(0, model.config.vocab_size, (ROWS, LENGTH + 1))
     inputs, labels = ids[:, :-1], ids[:, 1:]
     logits = model(input_ids=inputs).logits
     reference = {"inputs": inputs, "labels": labels, "logits": logits.detach()}
@@ -73,22 +78,26 @@ def make(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
 
 
 def _gradients(model: torch.nn.Module, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Gradients under the names of single experts, as on disk."""
     model.zero_grad()
     loss.backward()
-    grads = {}
-    for name, parameter in model.named_parameters():
+    return on_disk({name: parameter.grad for name, parameter in model.named_parameters()})
+
+
+def on_disk(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copies under the names that files use: transformers' fused experts as one tensor per expert and projection."""
+    result = {}
+    for name, tensor in tensors.items():
         if name.endswith("mlp.experts.gate_up_proj"):
-            for expert, pair in enumerate(parameter.grad):
+            for expert, pair in enumerate(tensor):
                 gate, up = pair.chunk(2)
-                grads[name.replace("gate_up_proj", f"{expert}.gate_proj.weight")] = gate.clone()
-                grads[name.replace("gate_up_proj", f"{expert}.up_proj.weight")] = up.clone()
+                result[name.replace("gate_up_proj", f"{expert}.gate_proj.weight")] = gate.clone()
+                result[name.replace("gate_up_proj", f"{expert}.up_proj.weight")] = up.clone()
         elif name.endswith("mlp.experts.down_proj"):
-            for expert, down in enumerate(parameter.grad):
-                grads[name.replace("down_proj", f"{expert}.down_proj.weight")] = down.clone()
+            for expert, down in enumerate(tensor):
+                result[name.replace("down_proj", f"{expert}.down_proj.weight")] = down.clone()
         else:
-            grads[name] = parameter.grad.clone()
-    return grads
+            result[name] = tensor.clone()
+    return result
 
 
 def edit_config(folder: Path, **changes: object) -> None:
