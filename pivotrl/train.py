@@ -35,6 +35,7 @@ def train(session: "Session") -> None:
     config, policy, engine, rank = session.config, session.policy, session.engine, session.world.rank
     run, steps = Path(config.output), config.training.steps
     sampler = sampler_of(config)
+    sampler.check_template(session.template.hash)
     start = checkpoint.resume(policy, run / "checkpoints")
     if start:
         refit(policy, engine)

@@ -31,6 +31,15 @@ class PivotSampler:
         """Sample from the `pivots.jsonl` of a selection's folder. Raises ValueError where there is none."""
         return cls(PivotFile(Path(folder) / "pivots.jsonl"), batch_size, seed)
 
+    def check_template(self, template_hash: str) -> None:
+        """Raise ValueError where the pivots' prompts were made by another tokenizer or chat template than the run's."""
+        found = self._pivots[0].template_hash
+        if found != template_hash:
+            raise ValueError(
+                f"the pivots were tokenised by the tokenizer and chat template {found}, but model.path and "
+                f"model.chat_template give {template_hash}; set them as they were, or select the pivots anew"
+            )
+
     @property
     def batches_per_epoch(self) -> int:
         return len(self._pivots) // self._batch_size

@@ -57,3 +57,10 @@ def test_pivots_are_read_from_disk_when_they_are_asked_for(tmp_path):
     (tmp_path / "pivots.jsonl").write_text('{"turn": 1}\n')
     with pytest.raises(ValueError, match=r"pivots\.jsonl:1: not a pivot"):
         PivotFile(tmp_path / "pivots.jsonl")[0]
+
+
+def test_pivots_of_another_template_are_refused():
+    sampler = PivotSampler(PIVOTS, 3, 0)
+    sampler.check_template("h")
+    with pytest.raises(ValueError, match=r"template h, but model\.path and model\.chat_template give other"):
+        sampler.check_template("other")
