@@ -1,16 +1,18 @@
 """Train a policy on its pivots.
 
-    torchrun --nproc-per-node N -m pivotrl.train --config CONFIG [section.key=value ...]
+    python -m pivotrl.train --ranks N --config CONFIG [section.key=value ...]          (one machine)
+    torchrun ... -m pivotrl.train --config CONFIG [section.key=value ...]              (several)
 
 Reads `OUTPUT/pivots/pivots.jsonl`, which tools/select_pivots.py wrote; started again, it continues from the newest
 checkpoint in `OUTPUT/checkpoints`.
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pivotrl.command import add_ranks, run_command
 
 if TYPE_CHECKING:
     from pivotrl.config import RunConfig
@@ -29,6 +31,7 @@ def train(session: "Session") -> None:
     from pivotrl.config import save_config
     from pivotrl.policy import checkpoint
     from pivotrl.rollout.refit import refit
+    from pivotrl.telemetry.closing import closing_words
     from pivotrl.telemetry.metrics import MetricsWriter, PhaseTimer
     from pivotrl.trajectories.store import write_json
 
@@ -61,6 +64,8 @@ def train(session: "Session") -> None:
             seconds = timer.with_total()
             proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
             writer.write(step, collect.describe(groups, seconds) | collect.summarise(learned) | proved, seconds)
+    if rank == 0:
+        print(closing_words(run, start, steps), flush=True)
 
 
 def sampler_of(config: "RunConfig") -> "PivotSampler":
@@ -73,24 +78,21 @@ def sampler_of(config: "RunConfig") -> "PivotSampler":
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", required=True, help="YAML file of the run")
+    add_ranks(parser)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
     arguments = parser.parse_args()
 
-    from pivotrl.config import load_config
-    from pivotrl.rollout.plan import RefitError
+    def work() -> None:
+        from pivotrl.config import load_config
 
-    try:
         config = load_config(arguments.config, arguments.overrides)
+        sampler_of(config)  # its errors come before the minute that a session may take
 
         from pivotrl.session import open_session
 
-        sampler_of(config)  # its errors come before the minute that a session may take
         train(open_session(config))
-    except (ValueError, RefitError) as error:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"pivotrl.train: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
-    return 0
+
+    return run_command("pivotrl.train", ["-m", "pivotrl.train"], arguments.ranks, work)
 
 
 if __name__ == "__main__":

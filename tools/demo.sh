@@ -6,4 +6,4 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 bash "$root/tools/setup.sh"
 cd "$root"
 source tools/env.sh
-exec .venv/bin/python -m torch.distributed.run --standalone --nproc-per-node 2 -m pivotrl.demo.run "$@"
+exec .venv/bin/python -m pivotrl.demo.run "$@"

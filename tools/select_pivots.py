@@ -3,7 +3,8 @@
     python tools/select_pivots.py --config CONFIG --trajectories FILE... --out FOLDER [section.key=value ...]
     python tools/select_pivots.py --trajectories FILE... --inspect [--json]        (needs no model)
 
-Started again with the same arguments after a kill, it continues. Under torchrun, all ranks share the work.
+Started again with the same arguments after a kill, it continues. With --ranks N, or under torchrun, all ranks share
+the work.
 """
 
 import argparse
@@ -15,12 +16,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pivotrl.command import add_ranks, run_command
+
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", help="YAML file of the run")
     parser.add_argument("--trajectories", nargs="+", metavar="FILE", help="in place of trajectories.files")
     parser.add_argument("--out", metavar="FOLDER", help="default: the folder `pivots` in the run's output")
+    add_ranks(parser)
     parser.add_argument("--inspect", action="store_true", help="say what the files hold, and stop")
     parser.add_argument("--json", action="store_true", help="with --inspect: as JSON")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
@@ -100,13 +104,9 @@ def select(options: argparse.Namespace) -> None:
 
 def main() -> int:
     options = parse_arguments()
-    try:
-        inspect_files(options) if options.inspect else select(options)
-    except ValueError as error:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"select_pivots: {error}", file=sys.stderr)
-        return 2
-    return 0
+    work = inspect_files if options.inspect else select
+    ranks = 1 if options.inspect else options.ranks
+    return run_command("select_pivots", [__file__], ranks, lambda: work(options))
 
 
 if __name__ == "__main__":

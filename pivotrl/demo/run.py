@@ -1,6 +1,6 @@
 """The demo: from expert trajectories to a better agent and a report, on two CPU processes.
 
-    torchrun --nproc-per-node 2 -m pivotrl.demo.run [seed=1] [section.key=value ...]          (bash tools/demo.sh)
+    python -m pivotrl.demo.run [seed=1] [section.key=value ...]          (bash tools/demo.sh)
 
 One run is: write trajectories, measure the base model, select pivots, train, measure again, export, report. All of it
 goes through the functions that the commands of a real run call. A run that was killed is continued; the folder of one
@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pivotrl.command import add_ranks, run_command
 
 if TYPE_CHECKING:
     from pivotrl.config import RunConfig
@@ -132,7 +134,8 @@ def table(evaluation: dict[str, Any], seconds: dict[str, float]) -> str:
         ("task success, live desk", base["task_success"], trained["task_success"]),
     ]
     rows += [
-        (f"other families: {name}", before, trained["families"][name]) for name, before in base["families"].items()
+        (f"other families: {name.replace('mean', 'mean of the four')}", before, trained["families"][name])
+        for name, before in base["families"].items()
     ]
     lines = [f"{'':36}{'base':>8}{'trained':>9}{'points':>8}"]
     lines += [f"{name:36}{before:8.3f}{after:9.3f}{100 * (after - before):+8.1f}" for name, before, after in rows]
@@ -160,15 +163,12 @@ def prepare(overrides: list[str]) -> "RunConfig":
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_ranks(parser, default=2)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over configs/demo_cpu.yaml")
     arguments = parser.parse_args()
-    try:
-        run(prepare(arguments.overrides))
-    except ValueError as error:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"pivotrl.demo.run: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_command(
+        "pivotrl.demo.run", ["-m", "pivotrl.demo.run"], arguments.ranks, lambda: run(prepare(arguments.overrides))
+    )
 
 
 if __name__ == "__main__":

@@ -67,7 +67,9 @@ def survey_files(config: RunConfig, out: Path, writes: bool) -> Survey:
     found.reader.check_bad_share(config.pivots.max_bad_share)
     if not found.count:
         raise ValueError(
-            "no turn is left to profile; look at rejected.jsonl, trajectories.min_reward and heldout_share"
+            f"no turn is left to profile: {found.reader.turns} turns read, {found.heldout} of them held out "
+            f"(trajectories.heldout_share {config.trajectories.heldout_share:g}), {found.reader.bad_rows} bad rows, "
+            f"{sum(found.reader.filtered.values())} trajectories under min_reward; give more trajectories, or lower one"
         )
     return found
 

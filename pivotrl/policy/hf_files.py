@@ -175,7 +175,9 @@ def write_folder(
 
     def flush() -> None:
         nonlocal pending, pending_bytes
-        save_file(pending, str(target / f"{len(shards)}.partial"), metadata={"format": "pt"})
+        partial = target / f"{len(shards)}.partial"
+        save_file(pending, str(partial), metadata={"format": "pt"})
+        shutil.copymode(target / "config.json", partial)  # safetensors writes files that only their owner reads
         shards.append(list(pending))
         pending, pending_bytes = {}, 0
 

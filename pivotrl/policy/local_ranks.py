@@ -4,6 +4,7 @@ torchrun would do, but it answers a rank's error with a traceback of its own and
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ def run_ranks(num_ranks: int, command: list[str]) -> int:
     Returns:
         0, or the exit code of the first rank that failed; the others are then ended.
     """
+    # A launcher that is asked to end must end its ranks, which the `finally` below does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with tempfile.TemporaryDirectory() as folder:
         ranks = []

@@ -149,7 +149,8 @@ def lead(run: RunFiles) -> str:
     edge = max(1, len(run.metrics) // 10)
     start, end = _mean(run.metrics[:edge], "reward"), _mean(run.metrics[-edge:], "reward")
     if start is not None and end is not None and len(run.metrics) > 1:
-        words += f", in which the mean reward of sampled actions went from {start:.2f} to {end:.2f}"
+        first, last = (f"first {edge} steps", "last ones") if edge > 1 else ("first step", "last")
+        words += f"; mean reward of sampled actions: from {start:.2f} over the {first} to {end:.2f} over the {last}"
     seconds = [row["seconds.total"] for row in run.metrics if row.get("seconds.total") is not None]
     if seconds:
         words += f", in {format_seconds(sum(seconds))}"
