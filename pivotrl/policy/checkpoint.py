@@ -8,9 +8,11 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 
+from pivotrl.config import RunConfig
 from pivotrl.policy import checkpoint_files, device, torch_adam
 from pivotrl.policy.step import Policy
 
@@ -35,7 +37,37 @@ def resume(policy: Policy, folder: Path) -> int:
             f"checkpoint.resume is false, but {folder} holds checkpoints of an earlier run: "
             "choose another output folder, or remove them"
         )
+    changed = changes(policy.config, _read_run(target).get("config", {}))
+    if "optimizer.distributed" in changed:
+        raise ValueError(
+            f"optimizer.distributed {changed['optimizer.distributed']}, but {target} holds the optimizer's state "
+            "in the other form; set it back, or choose another output folder"
+        )
+    if changed and policy.world.rank == 0:
+        words = ", ".join(f"{key} {change}" for key, change in changed.items())
+        print(f"continuing {target} with other settings than it was trained with: {words}", flush=True)
     return load(policy, target)
+
+
+def changes(config: RunConfig, saved: dict[str, Any]) -> dict[str, str]:
+    """Settings that a checkpoint was made with and that are others now, as `key: was 1e-06, is 2e-06`.
+
+    What cannot change the updates (folders, number of steps, checkpoints, telemetry) is left out.
+    """
+
+    def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in tree.items():
+            result |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        return result
+
+    then, now = flat(saved), flat(config.model_dump(mode="json"))
+    harmless = ("output", "training.steps", "checkpoint.", "telemetry.")
+    return {
+        key: f"was {then[key]!r}, is {now[key]!r}"
+        for key in now
+        if key in then and then[key] != now[key] and not key.startswith(harmless)
+    }
 
 
 def save_if_due(policy: Policy, folder: Path, step: int) -> None:
@@ -67,7 +99,9 @@ def save(policy: Policy, folder: Path, step: int, keep: int) -> Path:
         (partial / "run.json").write_text(json.dumps({"step": step, "config": policy.config.model_dump(mode="json")}))
         partial.rename(target)
         _write_atomically(folder / "latest", target.name)
-        for old in sorted(folder.glob("step_??????"))[:-keep]:
+        # Newer ones are of a branch that was left when someone pointed `latest` back: not this run's to remove.
+        mine = sorted(path for path in folder.glob("step_??????") if path.name <= target.name)
+        for old in mine[:-keep]:
             shutil.rmtree(old)
     _barrier(policy)
     return target
@@ -107,7 +141,19 @@ def load(policy: Policy, target: Path) -> int:
         policy.model.load_state_dict(state["model"])
         policy.optimizer.load_state_dict(state["optimizer"])
         torch_adam.unalias_steps(policy.optimizer)
-    return json.loads((target / "run.json").read_text())["step"]
+    return _read_run(target)["step"]
+
+
+def _read_run(target: Path) -> dict[str, Any]:
+    try:
+        run = json.loads((target / "run.json").read_text())
+        assert isinstance(run["step"], int)
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise ValueError(
+            f"{target / 'run.json'}: not what a run writes ({error!r:.100}); write an older checkpoint's name into "
+            f"{target.parent / 'latest'}, or choose another output folder"
+        ) from None
+    return run
 
 
 def _sharded_state(policy: Policy, is_loading: bool) -> dict:

@@ -53,6 +53,16 @@ def main() -> None:
     if world.rank == 0:
         print("RESUMED EQUAL", flush=True)
 
+    # Someone points back to step 2 while a step 6 is there: what is saved next is kept, and so is the other branch.
+    if world.rank == 0:
+        shutil.copytree(target, run / "step_000006")
+    assert checkpoint.save(resumed, run, 4, keep=1).is_dir()
+    assert {path.name for path in run.glob("step_*")} == {"step_000004", "step_000006"}
+    if world.rank == 0:
+        shutil.rmtree(run / "step_000004")
+        (run / "step_000006").rename(target)
+        (run / "latest").write_text(target.name)
+
     if world.world_size == 1:
         largest = max(target.glob("*.distcp"), key=lambda path: path.stat().st_size)
         for name, damage in {

@@ -37,3 +37,14 @@ def test_a_damaged_checkpoint_is_refused_by_name(model: Path, tmp_path: Path) ->
     assert len(refused) == 3, output
     assert all("step_000002" in line for line in refused), refused
     assert "ACCEPTED" not in output
+
+
+def test_changed_settings_are_named() -> None:
+    from pivotrl.config import parse_config
+    from pivotrl.policy.checkpoint import changes
+
+    tree = {"output": "a", "model": {"path": "m"}, "optimizer": {"lr": 1e-6}, "training": {"steps": 3}}
+    saved = parse_config(tree, "test").model_dump(mode="json")
+    assert changes(parse_config(tree, "test"), saved) == {}
+    later = tree | {"output": "b", "optimizer": {"lr": 2e-6}, "training": {"steps": 9}, "seed": 4}
+    assert changes(parse_config(later, "test"), saved) == {"seed": "was 0, is 4", "optimizer.lr": "was 1e-06, is 2e-06"}
