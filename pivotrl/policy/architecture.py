@@ -1,9 +1,11 @@
 """What a Hugging Face `config.json` says about the model, for the architectures that the policy can be."""
 
-import json
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pivotrl.json_object import JsonObject
 
 SUPPORTED = ("Qwen3MoeForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM")
 
@@ -50,71 +52,72 @@ class Architecture:
         return _Reader(Path(path) / "config.json").read()
 
 
-class _Reader:
-    """One config.json, with errors that name the file and the key."""
+class _Reader(JsonObject):
+    """One config.json of a model."""
 
     def __init__(self, file: Path) -> None:
-        self.file = file
         if not file.is_file():
             raise ValueError(f"{file}: no such file; give a Hugging Face model folder (config.json and safetensors)")
-        try:
-            self.values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file}: not a JSON file ({error})") from None
-        if not isinstance(self.values, dict):
-            raise ValueError(f"{file}: expected a JSON object, found {type(self.values).__name__}")
+        super().__init__(file)
 
     def read(self) -> Architecture:
-        names = self.values.get("architectures") or []
-        name = names[0] if names else None
+        names = self.values.get("architectures")
+        name = names[0] if isinstance(names, list) and names else None
         if name not in SUPPORTED:
-            raise ValueError(f"{self.file}: architectures is {names}; supported are {', '.join(SUPPORTED)}")
+            found = reprlib.repr(names)
+            raise ValueError(f"{self.file}: architectures is {found}; supported are {', '.join(SUPPORTED)}, in a list")
         moe = name == "Qwen3MoeForCausalLM"
         self._refuse(moe)
-        heads, hidden = self._size("num_attention_heads"), self._size("hidden_size")
-        # transformers' own defaults where a config leaves a key out.
-        head_dim = self.values.get("head_dim") or (128 if name == "Qwen3ForCausalLM" else hidden // heads)
+        heads, hidden = self.size("num_attention_heads"), self.size("hidden_size")
+        kv_heads = self.size("num_key_value_heads", default=heads)
+        if heads % kv_heads:
+            raise self.wrong("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads, which is {heads}")
         rope_theta, rope_factor = self._rope()
-        sizes = {}
-        if moe:
-            sizes = {
-                "experts": self._size("num_experts", "num_local_experts"),
-                "top_k": self._size("num_experts_per_tok"),
-                "expert_ffn": self._size("moe_intermediate_size"),
-                "normalize_top_k": bool(self.values.get("norm_topk_prob", False)),
-            }
         return Architecture(
             name=name,
-            layers=self._size("num_hidden_layers"),
+            layers=self.size("num_hidden_layers"),
             hidden=hidden,
             heads=heads,
-            kv_heads=self.values.get("num_key_value_heads") or heads,
-            head_dim=head_dim,
-            ffn=self._size("intermediate_size"),
-            vocab=self._size("vocab_size"),
-            max_positions=self._size("max_position_embeddings"),
-            norm_eps=float(self.values.get("rms_norm_eps", 1e-6)),
+            kv_heads=kv_heads,
+            head_dim=self._head_dim(name, hidden, heads),
+            ffn=self.size("intermediate_size"),
+            vocab=self.size("vocab_size"),
+            max_positions=self.size("max_position_embeddings"),
+            norm_eps=self.positive("rms_norm_eps", self.values.get("rms_norm_eps", 1e-6)),
             rope_theta=rope_theta,
             rope_factor=rope_factor,
-            tied=bool(self.values.get("tie_word_embeddings", False)),
-            attention_bias=bool(self.values.get("attention_bias", False)),
+            tied=self.switch("tie_word_embeddings"),
+            attention_bias=self.switch("attention_bias"),
             qk_norm=name != "LlamaForCausalLM",
-            **sizes,
+            **(self._experts() if moe else {}),
         )
 
-    def _size(self, *keys: str) -> int:
-        found = next((self.values[key] for key in keys if self.values.get(key) is not None), None)
-        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            raise ValueError(f"{self.file}: {keys[0]} is {found!r}; expected a positive whole number")
-        return found
+    def _head_dim(self, name: str, hidden: int, heads: int) -> int:
+        # transformers' own defaults where a config leaves the key out.
+        default = 128 if name == "Qwen3ForCausalLM" else hidden // heads
+        head_dim = self.size("head_dim", default=default)
+        if head_dim % 2:
+            raise self.wrong("head_dim", head_dim, "an even number, because RoPE turns pairs")
+        return head_dim
+
+    def _experts(self) -> dict[str, Any]:
+        experts, top_k = self.size("num_experts", "num_local_experts"), self.size("num_experts_per_tok")
+        if top_k > experts:
+            raise self.wrong("num_experts_per_tok", top_k, f"at most num_experts, which is {experts}")
+        return {
+            "experts": experts,
+            "top_k": top_k,
+            "expert_ffn": self.size("moe_intermediate_size"),
+            "normalize_top_k": self.switch("norm_topk_prob"),
+        }
 
     def _refuse(self, moe: bool) -> None:
         """Stop on what the built model would silently get wrong."""
         get = self.values.get
         wrong = {
             "hidden_act": (get("hidden_act", "silu") not in ("silu", "swish"), "only silu is supported"),
-            "mlp_bias": (bool(get("mlp_bias")), "an MLP with biases is not supported"),
-            "use_sliding_window": (bool(get("use_sliding_window")), "sliding-window attention is not supported"),
+            "mlp_bias": (self.switch("mlp_bias"), "an MLP with biases is not supported"),
+            "use_sliding_window": (self.switch("use_sliding_window"), "sliding-window attention is not supported"),
             "attention_dropout": (bool(get("attention_dropout")), "only 0 is supported"),
             "mlp_only_layers": (moe and bool(get("mlp_only_layers")), "every layer must be an MoE layer"),
             "decoder_sparse_step": (moe and get("decoder_sparse_step", 1) != 1, "every layer must be an MoE layer"),
@@ -122,20 +125,26 @@ class _Reader:
         }
         for key, (refused, why) in wrong.items():
             if refused:
-                raise ValueError(f"{self.file}: {key} is {get(key)!r}: {why}")
+                raise ValueError(f"{self.file}: {key} is {reprlib.repr(get(key))}: {why}")
 
     def _rope(self) -> tuple[float, float | None]:
         """Base, and Llama 3's scaling factor; transformers 5 keeps both in `rope_parameters`, older files apart."""
-        rope = self.values.get("rope_parameters") or self.values.get("rope_scaling") or {}
-        theta = float(rope.get("rope_theta") or self.values.get("rope_theta") or 10000.0)
+        key = "rope_parameters" if self.values.get("rope_parameters") else "rope_scaling"
+        rope = self.values.get(key) or {}
+        if not isinstance(rope, dict):
+            raise self.wrong(key, rope, "a JSON object")
+        theta = self.positive("rope_theta", rope.get("rope_theta") or self.values.get("rope_theta") or 10000.0)
         kind = rope.get("rope_type") or rope.get("type") or "default"
         if kind == "default":
             return theta, None
         # Megatron-Core has these three numbers written into its code.
         fixed = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
         if kind != "llama3":
-            raise ValueError(f"{self.file}: RoPE type {kind!r} is not supported; supported are default and llama3")
-        for key, value in fixed.items():
-            if rope.get(key) != value:
-                raise ValueError(f"{self.file}: RoPE scaling {key} is {rope.get(key)!r}; only {value} is supported")
-        return theta, float(rope["factor"])
+            raise ValueError(
+                f"{self.file}: RoPE type {reprlib.repr(kind)} is not supported; supported are default and llama3"
+            )
+        for name, value in fixed.items():
+            if rope.get(name) != value:
+                found = reprlib.repr(rope.get(name))
+                raise ValueError(f"{self.file}: RoPE scaling {name} is {found}; only {value} is supported")
+        return theta, self.positive(f"{key}.factor", rope.get("factor"))

@@ -1,9 +1,9 @@
 """What cannot work, said before vLLM starts or a token is sampled. Pure."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from pivotrl.json_object import JsonObject
 from pivotrl.rollout.config import RolloutConfig
 from pivotrl.rollout.records import Request
 
@@ -12,18 +12,18 @@ def check_engine(config: RolloutConfig, model_path: str | Path, world_size: int)
     """Stop if the model folder, the context or the engines' layout cannot be used.
 
     Raises:
-        ValueError: it names the configuration's key, what was found and what to write instead.
+        ValueError: it names the configuration's key or config.json's, what was found and what to write instead.
     """
     file = Path(model_path) / "config.json"
     if not file.is_file():
         raise ValueError(f"model.path: no config.json in {model_path}: give a Hugging Face model folder")
-    model = json.loads(file.read_text(encoding="utf-8"))
-    positions, heads = model["max_position_embeddings"], model["num_attention_heads"]
+    model = JsonObject(file)
+    positions, heads = model.size("max_position_embeddings"), model.size("num_attention_heads")
     if config.max_model_len > positions:
         raise ValueError(
             f"rollout.max_model_len is {config.max_model_len}, but the model has {positions} positions: lower it"
         )
-    kv_heads = model.get("num_key_value_heads") or heads
+    kv_heads = model.size("num_key_value_heads", default=heads)
     for number, what in ((world_size, "ranks that were started"), (heads, "attention heads")):
         if number % config.tensor:
             raise ValueError(

@@ -84,6 +84,33 @@ def test_reads_llama_3_scaling(tmp_path: Path) -> None:
         ({"num_hidden_layers": None}, "num_hidden_layers is None"),
         ({"hidden_size": "big"}, "hidden_size is 'big'"),
         ({"num_experts": 0}, "num_experts is 0"),
+        ({"architectures": 5}, "architectures is 5"),
+        ({"architectures": {"a": 1}}, "architectures is {'a': 1}"),
+        ({"architectures": "Qwen3MoeForCausalLM"}, "LlamaForCausalLM, in a list"),
+        ({"num_key_value_heads": "2"}, "num_key_value_heads is '2'"),
+        ({"num_key_value_heads": 2.0}, "num_key_value_heads is 2.0"),
+        ({"num_key_value_heads": 5}, "num_key_value_heads is 5; expected a divisor of num_attention_heads"),
+        ({"head_dim": "x"}, "head_dim is 'x'"),
+        ({"head_dim": 7}, "head_dim is 7; expected an even number"),
+        ({"rms_norm_eps": None}, "rms_norm_eps is None"),
+        ({"rms_norm_eps": "x"}, "rms_norm_eps is 'x'"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+        ({"rope_parameters": [1]}, "rope_parameters is [1]; expected a JSON object"),
+        ({"rope_theta": 10**400}, "rope_theta is 1000"),
+        ({"rope_theta": "abc"}, "rope_theta is 'abc'"),
+        (
+            {
+                "rope_scaling": {
+                    "rope_type": "llama3",
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 8192,
+                }
+            },
+            "rope_scaling.factor is None",
+        ),
+        ({"num_experts_per_tok": 129}, "num_experts_per_tok is 129; expected at most num_experts, which is 128"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings is 'false'; expected true or false"),
     ],
 )
 def test_refuses_by_name(tmp_path: Path, changes: dict, said: str) -> None:
@@ -91,9 +118,10 @@ def test_refuses_by_name(tmp_path: Path, changes: dict, said: str) -> None:
         Architecture.from_hf(write(tmp_path, QWEN3_30B_A3B | changes))
     assert said in str(error.value)
     assert str(tmp_path / "config.json") in str(error.value)
+    assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "\x00\xff"])
+@pytest.mark.parametrize("content", ["{", "[]", "\x00\xff", "[" * 100_000, '{"a": ' + "9" * 5000 + "}"])
 def test_refuses_what_is_not_a_json_object(tmp_path: Path, content: str) -> None:
     with pytest.raises(ValueError, match=r"config\.json"):
         Architecture.from_hf(write(tmp_path, content))

@@ -38,6 +38,22 @@ def test_a_missing_model_is_named(tmp_path: Path) -> None:
         check_engine(RolloutConfig(), tmp_path, 1)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "expected a JSON object, found list"),
+        ("{}", "max_position_embeddings is None"),
+        ("{", "not a JSON file"),
+        ('{"max_position_embeddings": 512, "num_attention_heads": "12"}', "num_attention_heads is '12'"),
+    ],
+)
+def test_a_broken_config_json_is_named(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError) as error:
+        check_engine(RolloutConfig(max_model_len=512), tmp_path, 1)
+    assert str(error.value).startswith(f"{tmp_path / 'config.json'}: {said}")
+
+
 def test_long_and_empty_prompts_are_numbered() -> None:
     fits = Request([1] * 8, 1, 0, 1.0, 1.0, 2)
     check_requests([fits], 10)
