@@ -1,13 +1,15 @@
 """A run's configuration: one YAML file, dotted overrides, and errors that say what to write instead."""
 
 import difflib
+import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
+from pivotrl import plain_yaml
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.pivots.config import PivotsConfig
 from pivotrl.policy.config import CheckpointConfig, ModelConfig, OptimizerConfig, ParallelConfig, TrainingConfig
@@ -16,6 +18,10 @@ from pivotrl.schema import Section
 from pivotrl.telemetry.config import TelemetryConfig
 from pivotrl.trajectories.config import TrajectoriesConfig
 from pivotrl.verifiers.base import VerifierConfig
+
+_MOST_ERRORS = 5
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 120
 
 
 class RunConfig(Section):
@@ -37,12 +43,22 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
+    @model_validator(mode="after")
+    def _leaves_room_for_a_prompt(self) -> "RunConfig":
+        new, longest = self.rollout.max_new_tokens, self.rollout.max_model_len
+        if new >= longest:
+            raise ValueError(
+                f"rollout.max_new_tokens is {new}, which leaves no room for a prompt in rollout.max_model_len, "
+                f"{longest}: lower the first or raise the second"
+            )
+        return self
+
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConfig:
     """Read a run's YAML file and lay `section.key=value` overrides over it.
 
     Args:
-        path: YAML file (read with `safe_load`).
+        path: YAML file (plain values; no aliases, no key twice).
         overrides: `key=value` strings; the key is dotted, the value is YAML (`lr=1e-6`, `files=[a.jsonl, b.jsonl]`).
 
     Raises:
@@ -61,17 +77,20 @@ def parse_config(tree: dict[str, Any], where: str) -> RunConfig:
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
-        raise ValueError(f"{where}: " + "; ".join(_describe(item) for item in error.errors())) from None
+        described = [_describe(item) for item in error.errors()[:_MOST_ERRORS]]
+        more = error.error_count() - len(described)
+        described += [f"and {more} more"] if more else []
+        raise ValueError(f"{where}: " + "; ".join(described)) from None
 
 
 def save_config(config: RunConfig, path: str | Path) -> None:
     """Write the resolved configuration as YAML; `load_config` reads it back to an equal one."""
-    Path(path).write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    Path(path).write_text(plain_yaml.dump(config.model_dump(mode="json")), encoding="utf-8")
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(path.read_text())
+        tree = plain_yaml.load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(
             f"{path}: cannot read the configuration ({error.strerror}); give the path of a YAML file"
@@ -88,17 +107,20 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def _apply_override(tree: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise ValueError(f"override {override!r}: write key=value, for example training.steps=20")
+        raise ValueError(f"override {_short(override)}: write key=value, for example training.steps=20")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ValueError(f"override {override!r}: {text!r} is not a YAML value; quote it") from None
+        value = plain_yaml.load(text)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or getattr(error, "context", None) or "not YAML"
+        raise ValueError(
+            f"override {_short(override)}: {_short(text)} is not a YAML value ({problem}); quote it"
+        ) from None
     *parents, leaf = key.split(".")
     node = tree
     for name in parents:
         node = node.setdefault(name, {})
         if not isinstance(node, dict):
-            raise ValueError(f"override {override!r}: {name} is not a section")
+            raise ValueError(f"override {_short(override)}: {name} is not a section")
     node[leaf] = value
 
 
@@ -107,7 +129,8 @@ def _unknown_keys(tree: dict[str, Any], section: type[Section], prefix: str) -> 
         if key not in section.model_fields:
             near = difflib.get_close_matches(str(key), section.model_fields, n=1, cutoff=0.5)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(section.model_fields)}"
-            yield f"unknown key {prefix}{key}; {hint}"
+            name = key if isinstance(key, str) and key.isprintable() and len(key) <= 80 else _short(key)
+            yield f"unknown key {prefix}{name}; {hint}"
             continue
         inner = section.model_fields[key].annotation
         if isinstance(inner, type) and issubclass(inner, Section) and isinstance(value, dict):
@@ -119,4 +142,11 @@ def _describe(error: Any) -> str:
     if error["type"] == "missing":
         return f"{key} is missing; write `{key}: ...`"
     reason = error["msg"].removeprefix("Value error, ")
-    return f"{key}: found {error['input']!r}; {reason[0].lower()}{reason[1:]}"
+    if not error["loc"]:  # about several sections: the reason names the keys
+        return reason
+    return f"{key}: found {_short(error['input'])}; {reason[0].lower()}{reason[1:]}"
+
+
+def _short(value: Any) -> str:
+    """`repr` of a user's value, cut where it is long."""
+    return _repr.repr(value)

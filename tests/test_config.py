@@ -1,9 +1,11 @@
 """Configuration: the shipped files are valid, and every mistake names its key and what to write."""
 
+import time
 from pathlib import Path
 
 import pytest
 
+from pivotrl import plain_yaml
 from pivotrl.config import RunConfig, load_config, parse_config, save_config
 from pivotrl.schema import Section
 
@@ -60,6 +62,15 @@ def test_a_saved_configuration_reads_back_equal(tmp_path: Path) -> None:
         ({**MINIMAL, "training": {"group_size": 1}}, ["training.group_size", "found 1"]),
         ({"output": "runs/x"}, ["model is missing", "model: ..."]),
         ({**MINIMAL, "objective": {"clip_low": -1}}, ["objective.clip_low", "-1"]),
+        ({**MINIMAL, "optimizer": {"lr": float("inf")}}, ["optimizer.lr", "found inf", "finite"]),
+        ({**MINIMAL, "pivots": {"max_mean": float("nan")}}, ["pivots.max_mean", "found nan"]),
+        ({**MINIMAL, "optimizer": {"lr": "nan"}}, ["optimizer.lr", "finite"]),
+        (
+            {**MINIMAL, "rollout": {"max_model_len": 512, "max_new_tokens": 512}},
+            ["rollout.max_new_tokens is 512", "rollout.max_model_len, 512"],
+        ),
+        ({**MINIMAL, "se\ned": 1}, ["unknown key 'se\\ned'"]),
+        ({**MINIMAL, "trajectories": {"files": [1] * 50}}, ["trajectories.files.4", "and 45 more"]),
     ],
 )
 def test_mistakes_name_the_key_and_the_remedy(tree: dict, fragments: list[str]) -> None:
@@ -69,6 +80,48 @@ def test_mistakes_name_the_key_and_the_remedy(tree: dict, fragments: list[str]) 
     assert "\n" not in message
     for fragment in fragments:
         assert fragment in message, message
+
+
+def bomb(levels: int) -> str:
+    """A few lines that stand for 9 ** levels values."""
+    nested = "".join(f", &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, levels))
+    return f"[&a0 [x, x, x, x, x, x, x, x, x]{nested}]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "fragments"),
+    [
+        (f"seed: {bomb(9)}", ["alias 'a0': write the value out", "line 2"]),
+        (f"trajectories: {{files: {bomb(9)}}}", ["alias 'a0'"]),
+        ("seed: &s [*s]", ["alias 's'"]),
+        ("verifier: {params: {x: " + "[" * 20_000 + "]" * 20_000 + "}}", ["nested deeper than", "line 2"]),
+        ("seed: 2020-99-99", ["seed: found '2020-99-99'", "integer"]),
+        ("seed: 3\nseed: 4", ["key 'seed' is there twice", "line 3"]),
+        ("seed: !!int x", ["'x' is not a value of tag:yaml.org,2002:int", "line 2"]),
+        (f"seed: {'9' * 5000}", ["is not a value of tag:yaml.org,2002:int"]),
+        (f"seed: {'x' * 100_000}", ["seed: found 'xxx"]),
+        ("optimizer: {lr: .inf}", ["optimizer.lr", "finite"]),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else "",
+)
+def test_hostile_yaml_is_one_short_line_at_once(tmp_path: Path, lines: str, fragments: list[str]) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"model: {{path: model}}\n{lines}\noutput: runs/x\n")
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match=r"run\.yaml: ") as caught:
+        load_config(file)
+    assert time.monotonic() - begin < 2
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 600 + len(str(file))
+    for fragment in fragments:
+        assert fragment in message, message
+
+
+def test_values_that_are_shared_are_saved_without_aliases(tmp_path: Path) -> None:
+    shared = [1, 2]
+    (tmp_path / "shared.yaml").write_text(plain_yaml.dump({"a": shared, "b": shared}))
+    assert plain_yaml.load((tmp_path / "shared.yaml").read_text()) == {"a": shared, "b": shared}
 
 
 def test_unreadable_files_and_overrides_are_explained(tmp_path: Path) -> None:
@@ -84,5 +137,7 @@ def test_unreadable_files_and_overrides_are_explained(tmp_path: Path) -> None:
     broken.write_text("output: runs/x\nmodel: {path: model}\n")
     with pytest.raises(ValueError, match="write key=value"):
         load_config(broken, ["training.steps"])
+    with pytest.raises(ValueError, match=r"'seed=\[\*x\]'.*alias 'x': write the value out"):
+        load_config(broken, ["seed=[*x]"])
     with pytest.raises(ValueError, match="output is not a section"):
         load_config(broken, ["output.steps=3"])
