@@ -3,9 +3,9 @@
 from typing import Any
 
 from pivotrl.trajectories.faults import RowFault, excerpt
-from pivotrl.trajectories.messages import text
 from pivotrl.trajectories.records import Action, Message
 from pivotrl.trajectories.store import parse_json
+from pivotrl.trajectories.text import check_arguments, text
 
 
 def action_of(message: Message) -> Action:
@@ -50,7 +50,7 @@ def _check_call(call: Any) -> Action:
         raise RowFault(
             "bad_expected_action", f"a call is {excerpt(call)}", 'write {"type": "function_call", "name", "arguments"}'
         )
-    name, arguments = text(call["name"], "name"), text(call.get("arguments"), "arguments")
+    name, arguments = text(call["name"], "name"), check_arguments(call.get("arguments"))
     try:
         parsed = parse_json(arguments)
     except ValueError as error:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pivotrl.trajectories.faults import RowFault, excerpt
 from pivotrl.trajectories.records import Message
+from pivotrl.trajectories.text import check_arguments, text
 
 ROLES = {
     "system": "system",
@@ -41,10 +42,10 @@ def normalise(messages: Any) -> list[Message]:
 
 
 def _normalise_one(message: Any, index: int, open_calls: list[str], known_calls: set[str]) -> Message:
-    if not isinstance(message, dict) or message.get("role") not in ROLES:
-        role = message.get("role") if isinstance(message, dict) else message
+    role = message.get("role") if isinstance(message, dict) else message
+    if not isinstance(message, dict) or not isinstance(role, str) or role not in ROLES:
         raise RowFault("bad_role", f"role is {excerpt(role)}", f"write one of {', '.join(ROLES)}")
-    role = ROLES[message["role"]]
+    role = ROLES[role]
     result: Message = {"role": role, "content": _content(message.get("content"))}
     if role == "assistant":
         calls = message.get("tool_calls")
@@ -57,7 +58,7 @@ def _normalise_one(message: Any, index: int, open_calls: list[str], known_calls:
         if message.get("reasoning_content"):
             result["reasoning_content"] = text(message["reasoning_content"], "reasoning_content")
     elif role == "tool":
-        identity = message.get("tool_call_id") or (open_calls[0] if open_calls else None)
+        identity = _identity(message, "tool_call_id") or (open_calls[0] if open_calls else None)
         if identity not in known_calls:
             raise RowFault(
                 "tool_message_without_call",
@@ -87,18 +88,23 @@ def _calls(calls: Any, index: int) -> list[dict[str, Any]]:
         arguments = function.get("arguments")
         if isinstance(arguments, dict) or arguments is None:
             arguments = json.dumps(arguments or {}, ensure_ascii=False)
-        identity = call.get("id")
         result.append(
             {
-                "id": text(identity, "id") if identity else f"call_{index}_{position}",
+                "id": _identity(call, "id") or f"call_{index}_{position}",
                 "type": "function",
                 "function": {
                     "name": text(function["name"], "name"),
-                    "arguments": text(arguments, "arguments"),
+                    "arguments": check_arguments(arguments),
                 },
             }
         )
     return result
+
+
+def _identity(holder: dict[str, Any], key: str) -> str:
+    """The id under `key`; empty where there is none. Raises RowFault."""
+    identity = holder.get(key)
+    return "" if identity is None else text(identity, key)
 
 
 def _content(content: Any) -> str:
@@ -118,19 +124,3 @@ def _content(content: Any) -> str:
             parts.append(part)
         content = "".join(parts)
     return text(content, "content")
-
-
-def text(value: Any, key: str) -> str:
-    """`value` if it is a string that a tokenizer can read. Raises RowFault."""
-    if not isinstance(value, str):
-        raise RowFault("not_text", f"{key} is {excerpt(value)}", f"write {key} as a string")
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise RowFault(
-                "lone_surrogate",
-                f"{key} holds half of a character pair (\\ud800 to \\udfff alone)",
-                "write the whole character, or U+FFFD in its place",
-            ) from None
-    return value

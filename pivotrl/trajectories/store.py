@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 ARRAY_CHUNK = 1 << 20
 """Bytes of a JSON array read at a time."""
@@ -76,7 +76,7 @@ def scan_json_array(path: str | Path) -> Iterator[tuple[int, Any]]:
     """Yield (0-based index, item) of a file that holds one JSON array, holding about one item at a time.
 
     Raises ValueError, with the item's index, where the text stops being a JSON array: nothing after that point can be
-    trusted.
+    trusted; and where text follows the array, which would be lost.
     """
     decoder, index, buffer, ended, pending = json.JSONDecoder(), 0, "", False, b""
     with open_for_reading(path) as file:
@@ -86,6 +86,7 @@ def scan_json_array(path: str | Path) -> Iterator[tuple[int, Any]]:
         while True:
             buffer = buffer.lstrip(" \t\r\n,")
             if buffer.startswith("]"):
+                _check_nothing_follows(path, buffer[1:].encode() + pending, file)
                 return
             try:
                 item, used = decoder.raw_decode(buffer)
@@ -158,6 +159,18 @@ def open_for_reading(path: str | Path):
         return open(path, "rb")
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror}); give the path of a readable file") from None
+
+
+def _check_nothing_follows(path: str | Path, rest: bytes, file: BinaryIO) -> None:
+    """Only white space may follow an array. Raises ValueError."""
+    rest = rest or file.read(ARRAY_CHUNK)
+    while rest:
+        if found := rest.strip():
+            raise ValueError(
+                f"{path}: text follows the JSON array that begins the file ({found[:20]!r}); "
+                "write one array, or JSON Lines with one object a line"
+            )
+        rest = file.read(ARRAY_CHUNK)
 
 
 def _decode_prefix(path: str | Path, raw: bytes, final: bool) -> tuple[str, bytes]:

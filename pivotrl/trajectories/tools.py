@@ -6,6 +6,7 @@ from typing import Any
 from pivotrl.trajectories.faults import RowFault, excerpt
 from pivotrl.trajectories.records import Message, Tool
 from pivotrl.trajectories.store import open_for_reading, parse_json
+from pivotrl.trajectories.text import check_characters, check_depth
 
 JSON_TYPES = {
     bool: "boolean",
@@ -50,9 +51,13 @@ def load_tools(path: str) -> list[Tool]:
     """The tools of a JSON file that holds a list of them. Raises ValueError with the path."""
     with open_for_reading(path) as file:
         try:
-            return normalise_tools(parse_json(file.read().decode("utf-8")))
+            tools = parse_json(file.read().decode("utf-8"))
+            check_depth([tools], "the file")
+            tools = normalise_tools(tools)
+            check_characters(tools, "the file")
         except ValueError as error:
             raise ValueError(f"trajectories.tools: {path}: {error}") from None
+    return tools
 
 
 def infer_tools(conversations: Iterable[list[Message]]) -> list[Tool]:

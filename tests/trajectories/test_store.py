@@ -23,6 +23,20 @@ def test_a_broken_array_names_the_item(tmp_path, tail, item):
         list(store.scan_json_array(path))
 
 
+@pytest.mark.parametrize("tail", ['{"a": 3}\n{"a": 4}', "[]", "GARBAGE", "\n" * 5000 + "]"])
+@pytest.mark.parametrize("head", ["[]\n", '[{"a": 1}]\n'])
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_text_behind_an_array_is_never_lost_in_silence(tmp_path, monkeypatch, head, tail, size):
+    monkeypatch.setattr(store, "ARRAY_CHUNK", size)
+    path = tmp_path / "a.json"
+    path.write_text(head + " \n\n")
+    whole = list(store.scan_rows(path))
+    assert len(whole) == head.count("a")
+    path.write_text(head + tail)
+    with pytest.raises(ValueError, match=r"a\.json: text follows the JSON array .* write one array, or JSON Lines"):
+        list(store.scan_rows(path))
+
+
 def test_lines_that_are_not_json_are_told_and_passed(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\n\xff\xfe\n{"b": ' + b"[" * 200_000 + b'\n{"c": NaN}\n{"d"')

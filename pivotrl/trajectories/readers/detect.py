@@ -8,6 +8,7 @@ from pivotrl.trajectories.faults import Place, RowFault, excerpt
 from pivotrl.trajectories.readers import nemo_gym, openai_chat, tau_bench
 from pivotrl.trajectories.records import Rejected, Tool, Trajectory
 from pivotrl.trajectories.store import scan_rows
+from pivotrl.trajectories.text import check_characters, check_depth
 
 READERS = {"openai_chat": openai_chat.read_row, "tau_bench": tau_bench.read_row, "nemo_gym": nemo_gym.read_row}
 MARKS = {"responses_create_params": "nemo_gym", "traj": "tau_bench", "messages": "openai_chat"}
@@ -50,7 +51,11 @@ def read_file(path: str | Path, format: str, tools: list[Tool] | None) -> Iterat
         tools = tau_bench.tools_of_file(path) if format == "tau_bench" else []
     for index, (where, row, fault) in enumerate(scan_rows(path)):
         try:
-            yield READERS[format](_object(row, fault), index, Place(name, where), tools)
+            row = _object(row, fault)
+            check_depth(row, "the row")
+            trajectory = READERS[format](row, index, Place(name, where), tools)
+            check_characters(row, "the row")
+            yield trajectory
         except RowFault as error:
             yield error.at(Place(name, where))
 

@@ -101,4 +101,11 @@ def chat_messages(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _reasoning(item: dict[str, Any]) -> str:
     parts = item.get("content") or item.get("summary") or []
-    return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+    if isinstance(parts, str):
+        return parts
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts] if isinstance(parts, list) else []
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in texts):
+        raise RowFault(
+            "bad_input_item", f"reasoning is {excerpt(parts)}", 'write a list of {"type": "reasoning_text", "text"}'
+        )
+    return "".join(texts)

@@ -1,6 +1,7 @@
 """OpenAI chat rows: `{"messages": [...], "tools": [...]}`, with `id`, `reward` and `verifier` where the file has
 them."""
 
+import sys
 from typing import Any
 
 from pivotrl.trajectories.faults import Place, RowFault, excerpt
@@ -27,17 +28,20 @@ def read_row(row: dict[str, Any], index: int, place: Place, default_tools: list[
 def reward_of(row: dict[str, Any]) -> float | None:
     """The row's final reward; None where it has none. Raises RowFault."""
     reward = row.get("reward")
-    if reward is not None and not isinstance(reward, int | float):
-        raise RowFault("bad_reward", f"reward is {excerpt(reward)}", "write a number, or leave the key out")
+    if reward is not None and not (isinstance(reward, int | float) and abs(reward) <= sys.float_info.max):
+        raise RowFault("bad_reward", f"reward is {excerpt(reward)}", "write a finite number, or leave the key out")
     return reward
 
 
 def verifier_of(row: dict[str, Any]) -> dict[str, Any]:
     """The row's own choice of verifier and parameters; empty where it has none. Raises RowFault."""
-    verifier = row.get("verifier") or {}
+    verifier = row.get("verifier")
+    if verifier is None:
+        return {}
     if (
         not isinstance(verifier, dict)
         or not verifier.keys() <= {"name", "params"}
+        or not isinstance(verifier.get("name", ""), str)
         or not isinstance(verifier.get("params", {}), dict)
     ):
         raise RowFault(
