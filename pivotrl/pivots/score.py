@@ -28,6 +28,8 @@ class Scorer:
 
     def _verifier(self, turn: Turn) -> Verifier:
         name = turn.verifier.get("name", self._config.name)
+        if not isinstance(name, str):
+            raise ValueError(f"verifier.name: {name!r} is not a string; write tool_call or exact")
         if name not in self._verifiers:
             self._verifiers[name] = build_verifier(VerifierConfig(name=name))
         return self._verifiers[name]

@@ -5,11 +5,13 @@ from typing import Any
 Item = dict[str, Any]
 
 
-def split_items(items: list[Item]) -> tuple[list[Item], str | None]:
+def split_items(items: list[Item] | None) -> tuple[list[Item], str | None]:
     """The function calls, and the first message's text (None: there is no message).
 
-    Whoever judges lets calls win over text, as NeMo-Gym does. Items of other types (reasoning) are passed over.
+    Whoever judges lets calls win over text, as NeMo-Gym does. Items of other types (reasoning), and
+    whatever is no item, are passed over.
     """
+    items = [item for item in items or () if isinstance(item, dict)]
     calls = [item for item in items if item.get("type") == "function_call"]
     texts = (item.get("content") for item in items if item.get("type") == "message")
     return calls, next((text if isinstance(text, str) else "" for text in texts), None)

@@ -36,17 +36,24 @@ class ExactVerifier(Verifier):
         if bool(expected) != bool(actual):
             return Verdict(0.0, "message_where_call_expected" if expected else "call_where_message_expected")
         if expected:
-            equal = [_render(call) for call in expected] == [_render(call) for call in actual]
+            equal = len(expected) == len(actual) and all(
+                wanted.get("name") == call.get("name") and _equal(wanted["arguments"], call.get("arguments"))
+                for wanted, call in zip(expected, actual)
+            )
         else:
             equal = expert["content"].strip() == (message or "").strip()
         return Verdict(1.0, "equal") if equal else Verdict(0.0, "not_equal")
 
 
-def _render(call: dict[str, Any]) -> tuple[Any, Any]:
-    name, arguments = call.get("name"), call.get("arguments")
-    if not isinstance(arguments, str) or len(arguments) > LONGEST_ARGUMENTS:
-        return name, None
+def _equal(expected: str, actual: Any) -> bool:
+    """Whether both render alike. What is too long to parse, or does not parse, stands as it is."""
+    return isinstance(actual, str) and (expected == actual or _render(expected) == _render(actual))
+
+
+def _render(arguments: str) -> str:
+    if len(arguments) > LONGEST_ARGUMENTS:
+        return arguments
     try:
-        return name, json.dumps(json.loads(arguments))
+        return json.dumps(json.loads(arguments))
     except (ValueError, RecursionError):
-        return name, arguments
+        return arguments

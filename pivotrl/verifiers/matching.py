@@ -13,16 +13,28 @@ def maximum_matching(candidates: list[list[int]]) -> dict[int, int]:
         A pairing of the largest possible size, as expected index -> actual index.
     """
     owner: dict[int, int] = {}
+    pairs: dict[int, int] = {}
+    for start in sorted(range(len(candidates)), key=lambda index: len(candidates[index])):
+        _augment(start, candidates, owner, pairs)
+    return pairs
 
-    def place(expected: int, tried: set[int]) -> bool:
+
+def _augment(start: int, candidates: list[list[int]], owner: dict[int, int], pairs: dict[int, int]) -> None:
+    """Find a place for `start`, breadth first, and move the calls on the way to it; leave all as it is where there is
+    none."""
+    reached_from: dict[int, int] = {}
+    queue = [start]
+    for expected in queue:  # grows while it is walked
         for actual in candidates[expected]:
-            if actual not in tried:
-                tried.add(actual)
-                if actual not in owner or place(owner[actual], tried):
-                    owner[actual] = expected
-                    return True
-        return False
-
-    for expected in sorted(range(len(candidates)), key=lambda index: len(candidates[index])):
-        place(expected, set())
-    return {expected: actual for actual, expected in owner.items()}
+            if actual in reached_from:
+                continue
+            reached_from[actual] = expected
+            if actual in owner:
+                queue.append(owner[actual])
+                continue
+            free: int | None = actual
+            while free is not None:
+                expected = reached_from[free]
+                owner[free] = expected
+                free, pairs[expected] = pairs.get(expected), free
+            return

@@ -25,7 +25,10 @@ class Overridable(Generic[P]):
         """The run's parameters with the row's put over them. Raises ValueError as the constructor does."""
         if not row:
             return self.default
-        key = repr(row)
+        try:
+            key = repr(row)
+        except RecursionError:
+            raise ValueError("verifier.params: nested too deeply; write plain values") from None
         if key not in self._of_rows:
             if len(self._of_rows) == MOST_KEPT:
                 self._of_rows.clear()

@@ -9,7 +9,8 @@ int);
 - surplus calls are free unless `parallel_tool_call_rewarding` is on.
 
 One thing is added: where NeMo-Gym would raise or stall on what a model wrote (nesting beyond the parser's stack,
-integers of thousands of digits, megabytes of arguments), the verdict is 0.
+integers of thousands of digits, megabytes of arguments), the verdict is 0; and of several calls, on either side, those
+after the first 64 match nothing, though they are counted.
 """
 
 import json
@@ -26,6 +27,8 @@ from pivotrl.verifiers.params import Overridable
 
 LONGEST_ARGUMENTS = 1_000_000
 """Characters of one call's arguments that are read; more than any completion holds that did not run away."""
+MOST_CALLS = 64
+"""Calls of one completion, and of one expert's turn, that are compared: each is compared with each."""
 MALFORMED = object()
 """Stands for arguments that are not JSON."""
 
@@ -78,10 +81,11 @@ def _compare_batches(expected: list[dict], actual: list[dict], params: ToolCallP
     allowed = params.allow_subset if num_actual < num_expected else params.allow_superset
     if counting and num_actual != num_expected and not allowed:
         return Verdict(0.0, "number_of_calls")
+    actual = actual[:MOST_CALLS]
     parsed = [_parse_actual(call) for call in actual]
     candidates: list[list[int]] = []
     faults: list[str] = []
-    for wanted in expected:
+    for wanted in expected[:MOST_CALLS]:
         found = [_call_fault(wanted, call, arguments, params) for call, arguments in zip(actual, parsed)]
         candidates.append([index for index, fault in enumerate(found) if not fault])
         # The nearest miss explains best: the first call of the right tool.
@@ -100,7 +104,7 @@ def _compare_batches(expected: list[dict], actual: list[dict], params: ToolCallP
     unmatched = [index for index in range(num_expected) if index not in pairs]
     if not unmatched or matched == num_actual:
         return Verdict(reward, "number_of_calls")
-    return Verdict(reward, faults[unmatched[0]])
+    return Verdict(reward, faults[unmatched[0]] if unmatched[0] < len(faults) else "number_of_calls")
 
 
 def _call_fault(expected: dict, actual: dict, arguments: Any, params: ToolCallParams) -> str:

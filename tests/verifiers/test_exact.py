@@ -1,3 +1,5 @@
+import json
+
 from pivotrl.verifiers.base import VerifierConfig, build_verifier
 
 EXACT = build_verifier(VerifierConfig(name="exact"))
@@ -16,6 +18,13 @@ def test_calls_match_as_strings_after_one_rendering():
     assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"}', "F")]).reward == 0
     assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"}')] * 2).reward == 0
     assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"')]).reward == 0
+
+
+def test_arguments_too_long_to_parse_are_equal_only_as_strings():
+    long, other = (json.dumps({"a": letter * 1_000_001}) for letter in "xy")
+    assert EXACT.verify(call(long), [call(other)]).reward == 0
+    assert EXACT.verify(call(long), [call(None)]).reward == 0
+    assert EXACT.verify(call(long), [call(long)]).reward == 1
 
 
 def test_messages_match_as_strings():

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from pivotrl.verifiers.base import VerifierConfig, build_verifier
+from pivotrl.verifiers.matching import maximum_matching
 
 EXPERT = {"type": "function_call", "name": "f", "arguments": '{"a": 1, "s": "one two three", "x": 0.5, "l": [1]}'}
 BATCH = {"type": "function_call_batch", "calls": [EXPERT, EXPERT]}
@@ -72,6 +73,52 @@ def test_items_of_any_shape_get_a_verdict(name, item):
     for expert in (EXPERT, BATCH):
         assert verifier.verify(expert, [item]).reward == 0
     assert verifier.verify(MESSAGE, [item]).reward in (0, 1)
+
+
+@pytest.mark.parametrize("name", ["tool_call", "exact"])
+@pytest.mark.parametrize("items", [None, [5], [None, "x", ["y"]]])
+def test_what_is_no_item_is_absent(name, items):
+    verifier = build_verifier(VerifierConfig(name=name))
+    for expert in (EXPERT, BATCH, MESSAGE):
+        assert verifier.verify(expert, items).reason == "no_action"
+    assert verifier.verify(EXPERT, [*(items or ()), EXPERT]).reward == 1
+
+
+@pytest.mark.parametrize("name", ["tool_call", "exact"])
+@pytest.mark.parametrize("expected, actual", [(50, 50_000), (2000, 2000)])
+def test_many_calls_against_many_are_quick(name, expected, actual):
+    verifier = build_verifier(VerifierConfig(name=name))
+    expert = {"type": "function_call_batch", "calls": [EXPERT] * expected}
+    wrong = {"type": "function_call", "name": "f", "arguments": with_value("a", "2")}
+    start = time.perf_counter()
+    assert verifier.verify(expert, [wrong] * actual).reward == 0
+    assert time.perf_counter() - start < 0.5
+
+
+def test_calls_after_the_64th_match_nothing():
+    verifier = build_verifier(VerifierConfig())
+    wrong = {"type": "function_call", "name": "f", "arguments": "{}"}
+    assert verifier.verify(EXPERT, [wrong] * 63 + [EXPERT]).reward == 1
+    assert verifier.verify(EXPERT, [wrong] * 64 + [EXPERT]).reward == 0
+    many = {"type": "function_call_batch", "calls": [EXPERT] * 65}
+    assert verifier.verify(many, [EXPERT] * 65).reason == "number_of_calls"
+
+
+def test_a_long_chain_of_exchanges_needs_no_stack():
+    size = 3000
+    pairs = maximum_matching([[index, index + 1] for index in range(size)] + [[0, size]])
+    assert len(pairs) == len(set(pairs.values())) == size + 1
+    chain = [*([index + 1, index] for index in range(1, size)), [size], [1]]
+    found = maximum_matching(chain)
+    assert len(found) == size and all(actual in chain[expected] for expected, actual in found.items())
+
+
+def test_params_nested_deeply_are_a_users_error():
+    deep = []
+    for _ in range(2000):
+        deep = [deep]
+    with pytest.raises(ValueError, match=r"verifier\.params"):
+        build_verifier(VerifierConfig()).verify(EXPERT, [EXPERT], {"a": deep})
 
 
 def test_a_flood_of_calls_is_quick():
