@@ -32,6 +32,7 @@ class _Loader(yaml.SafeLoader):
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
+        self.name = "configuration"  # what marks in errors call the text
         self.depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:

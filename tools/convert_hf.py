@@ -4,6 +4,9 @@
   python tools/convert_hf.py to-hf --checkpoint CHECKPOINT --out FOLDER
   python tools/convert_hf.py verify --hf FOLDER --tensor 2 --expert 2
 
+`verify` proves the map between the two formats and the round trip, on the weights as they are. It cannot tell whether
+those weights were damaged before: there is no checksum in either format, and `to-hf` copies a changed byte as it is.
+
 A layout of more than one rank is started on this machine by the command itself, unless torchrun or srun has done it.
 Exit code: 0; 1 where `verify` found a difference; 2 for a mistake in the arguments or the files.
 """
@@ -16,6 +19,10 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+VERIFY = "round trip of every byte, and logits against transformers"
+LIMIT = "It checks the map between the formats; a folder whose weights were damaged before passes as long as it loads."
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -37,7 +44,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     two.add_argument("--checkpoint", type=Path, required=True, help="of to-megatron, or step_NNNNNN of a training run")
     two.add_argument("--out", type=Path, required=True, help="folder to write, new or empty")
     two.add_argument("--hf", type=Path, help="folder with config and tokenizer, where the checkpoint names none")
-    three = commands.add_parser("verify", parents=[layout], help="round trip and logits against transformers")
+    three = commands.add_parser("verify", parents=[layout], help=VERIFY, description=f"{VERIFY}. {LIMIT}")
     three.add_argument("--hf", type=Path, required=True, help="folder with config.json and safetensors")
     three.add_argument("--weights-only", action="store_true", help="no logits: for a model too large for one process")
     return parser.parse_args(argv)

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from pivotrl.json_object import JsonObject
+
 WHAT = "give the folder of one checkpoint, such as checkpoints/step_000100"
 
 
@@ -15,7 +17,7 @@ def check_complete(folder: str | Path) -> Any:
         torch.distributed.checkpoint's Metadata.
 
     Raises:
-        ValueError: the folder is no checkpoint, or a file is missing (it is named).
+        ValueError: the folder is no checkpoint, or a file is missing or damaged (it is named).
     """
     from torch.distributed.checkpoint import FileSystemReader
     from torch.distributed.checkpoint.api import CheckpointException
@@ -31,10 +33,30 @@ def check_complete(folder: str | Path) -> Any:
         files = {info.relative_path for info in metadata.storage_data.values()}
     except (CheckpointException, Exception) as error:  # torch unpickles the file, which can raise anything
         raise ValueError(f"{folder / '.metadata'}: not a table of contents of a checkpoint ({error!r:.200})") from error
+    _check_small_files(folder)
     for name in sorted(files):
         if not (folder / name).is_file():
             raise ValueError(f"{folder / name}: no such file, but the checkpoint needs it; put it back or take another")
     return metadata
+
+
+def _check_small_files(folder: Path) -> None:
+    """Read what Megatron reads without catching: the settings and the state that is not sharded."""
+    from megatron.core.dist_checkpointing.core import CheckpointingConfig
+
+    settings = JsonObject(folder / "metadata.json")
+    try:
+        CheckpointingConfig(**settings.values)
+    except TypeError as error:
+        raise ValueError(f"{settings.file}: not the settings of a checkpoint ({error})") from None
+    common = folder / "common.pt"
+    try:
+        state = torch.load(common, map_location="cpu")
+    except Exception as error:  # torch unpickles the file, which can raise anything
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{common}: not a state of a checkpoint ({type(error).__name__}: {reason:.200})") from error
+    if not isinstance(state, dict):
+        raise ValueError(f"{common}: not a state of a checkpoint, but {type(state).__name__}")
 
 
 def load(sharded_state: dict[str, Any], folder: str | Path) -> dict[str, Any]:

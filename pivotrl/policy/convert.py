@@ -1,6 +1,6 @@
 """Between Hugging Face folders and Megatron checkpoints, and the proof that nothing is lost (tools/convert_hf.py)."""
 
-import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pivotrl.json_object import JsonObject
 from pivotrl.policy import checkpoint_files, device, parallel
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.config import ParallelConfig
@@ -35,9 +36,7 @@ def to_megatron(hf: Path, out: Path, layout: ParallelConfig) -> None:
     refuse_used(out)
     model, _, world = _build(hf, layout, HfFiles(hf).dtype)
     load_hf(model, Architecture.from_hf(hf), hf)
-    unfinished = _unfinished(out)
-    if world.rank == 0:
-        unfinished.mkdir(parents=True)
+    unfinished = _start(out, world.rank)
     dist.barrier()
     save_model(model, unfinished)
     dist.barrier()
@@ -61,7 +60,7 @@ def to_hf(checkpoint: Path, out: Path, layout: ParallelConfig, hf: Path | None =
     load_model_weights(checkpoint, model)
     tensors = export_hf(model, arch)
     if world.rank == 0:
-        unfinished = _unfinished(out)
+        unfinished = _start(out, world.rank)
         count = write_folder(tensors, source, unfinished, dtype)
         _finish(unfinished, out)
         print(f"{out}: {count} tensors, {str(dtype).removeprefix('torch.')}")
@@ -187,20 +186,32 @@ def _build(hf: Path, layout: ParallelConfig, dtype: torch.dtype) -> tuple[Any, A
 
 
 def refuse_used(out: Path) -> None:
-    """Stop before the work if `out` holds something.
+    """Stop before the work if `out` holds something or cannot be made.
 
     Raises:
-        ValueError: it does.
+        ValueError: it does, or a folder above it is a file, or may not be written.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"--out {out}: it exists and is not an empty folder; name a new one")
+    try:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ValueError(f"--out {out}: it exists and is not an empty folder; name a new one")
+        above = next(folder for folder in out.absolute().parents if folder.exists())
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise ValueError(f"--out {out}: {error.strerror}; name another folder") from None
+    if not above.is_dir():
+        raise ValueError(f"--out {out}: {above} is a file, not a folder; name another folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise ValueError(f"--out {out}: {above} may not be written; name another folder")
 
 
-def _unfinished(out: Path) -> Path:
-    """Where to write before all is there; what an interrupted command left is removed (by rank 0)."""
+def _start(out: Path, rank: int) -> Path:
+    """Make the folder to write before all is there; what an interrupted command left is removed (both by rank 0)."""
     unfinished = out.with_name(out.name + ".partial")
-    if dist.get_rank() == 0:
+    if rank == 0:
         shutil.rmtree(unfinished, ignore_errors=True)
+        try:
+            unfinished.mkdir(parents=True)
+        except OSError as error:
+            raise ValueError(f"--out {out}: cannot make {unfinished} ({error.strerror}); name another folder") from None
     return unfinished
 
 
@@ -214,7 +225,7 @@ def side_files_of(checkpoint: Path) -> Path:
     """The folder with config and tokenizer that belongs to a checkpoint.
 
     Raises:
-        ValueError: the checkpoint names none, or one that is gone.
+        ValueError: the checkpoint names none, or one that is gone, or its run.json is damaged.
     """
     if not checkpoint.is_dir():
         raise ValueError(f"{checkpoint}: no such folder; {checkpoint_files.WHAT}")
@@ -223,7 +234,11 @@ def side_files_of(checkpoint: Path) -> Path:
     run = checkpoint / "run.json"
     if not run.is_file():
         raise ValueError(f"{checkpoint}: neither {HF_SUBFOLDER}/config.json nor run.json is there; add --hf FOLDER")
-    path = Path(json.loads(run.read_text(encoding="utf-8"))["config"]["model"]["path"])
-    if not (path / "config.json").is_file():
+    path = JsonObject(run).values
+    for key in ("config", "model", "path"):
+        path = path.get(key) if isinstance(path, dict) else None
+    if not isinstance(path, str):
+        raise ValueError(f"{run}: no text at config.model.path, so the file is not a run's; add --hf FOLDER")
+    if not (Path(path) / "config.json").is_file():
         raise ValueError(f"{run}: the run's model.path is {path}, where no config.json is now; add --hf FOLDER")
-    return path
+    return Path(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from pivotrl.policy import checkpoint_files
+from pivotrl.policy import checkpoint_files, convert
 from pivotrl.policy.local_ranks import run_ranks
 from tests.launch import REPOSITORY
 from tests.policy.commands_worker import MUTATIONS
@@ -92,6 +92,49 @@ def test_a_checkpoint_that_lost_a_file_is_answered_with_its_name(
         checkpoint_files.load({}, broken)
 
 
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x80\x04junk", b"\x80\x02K\x05."])
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("name", ["common.pt", "metadata.json", ".metadata"])
+def test_a_damaged_file_of_a_checkpoint_is_named(
+    folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path, name: str, content: bytes
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folders["megatron"], broken)
+    (broken / name).write_bytes(content)
+    with pytest.raises(ValueError) as error:
+        checkpoint_files.load({}, broken)
+    assert str(error.value).startswith(f"{broken / name}: not ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"config": []}', '{"config": {"model": {"path": 5}}}'])
+def test_a_damaged_run_json_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ValueError) as error:
+        convert.side_files_of(tmp_path)
+    assert str(error.value).startswith(f"{tmp_path / 'run.json'}: ")
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match=f"--out .*: {tmp_path / 'file'} is a file"):
+        convert.refuse_used(tmp_path / "file" / "a" / "b")
+    with pytest.raises(ValueError, match="File name too long"):
+        convert.refuse_used(tmp_path / ("x" * 300))
+    convert.refuse_used(tmp_path / "new" / "folder")
+    monkeypatch.setattr("os.access", lambda *_: False)  # the tests may run as root, who may write everywhere
+    with pytest.raises(ValueError, match=f"{tmp_path} may not be written"):
+        convert.refuse_used(tmp_path / "new" / "folder")
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match=r"--out .*: cannot make .* \(Not a directory\)"):
+        convert._start(tmp_path / "file" / "out", 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -102,6 +145,7 @@ def test_a_checkpoint_that_lost_a_file_is_answered_with_its_name(
         (["to-hf", "--checkpoint", "nowhere", "--out", "unused"], "nowhere: no such folder"),
         (["to-hf", "--checkpoint", "{tiny}", "--out", "{tiny}/moe"], "is not an empty folder"),
         (["to-hf", "--checkpoint", "{tiny}", "--out", "unused"], "add --hf FOLDER"),
+        (["to-megatron", "--hf", "{tiny}/moe", "--out", "{tiny}/moe/config.json/x"], "config.json is a file"),
     ],
 )
 def test_mistakes_get_one_line_and_code_2(
