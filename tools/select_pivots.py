@@ -84,12 +84,14 @@ def select(options: argparse.Namespace) -> None:
         raise ValueError("--config is missing: give the run's YAML file (only --inspect does without)")
     config = load(options)
 
+    from pivotrl.pivots.lock import FolderLock
     from pivotrl.pivots.report import describe
     from pivotrl.pivots.selection import select_pivots, survey_files
     from pivotrl.trajectories.template import ChatTemplate
 
     out = Path(options.out or Path(config.output) / "pivots")
-    survey_files(config, out, writes=os.environ.get("RANK", "0") == "0")  # before the seconds that an engine takes
+    with FolderLock(out) as lock:  # first of all, before the seconds that an engine takes
+        survey_files(config, out, lock if os.environ.get("RANK", "0") == "0" else None)
     template = ChatTemplate(config.model.path, config.model.chat_template)
 
     from pivotrl.rollout.engine import Engine

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pivotrl.config import RunConfig
 from pivotrl.pivots.candidates import Survey, candidates, read_rejections, survey
+from pivotrl.pivots.lock import FolderLock
 from pivotrl.pivots.profile import gather, profile
 from pivotrl.pivots.progress import ProgressLog, header_of
 from pivotrl.pivots.score import Scorer
@@ -34,36 +35,44 @@ def select_pivots(
         The summary, on every rank.
 
     Raises:
-        ValueError: a file cannot be used, too many rows are bad, or `out_dir` holds a selection with other settings.
+        ValueError: a file cannot be used, too many rows are bad, or `out_dir` cannot be written, holds a
+            selection with other settings or a damaged one, or another process is writing there.
     """
     out = Path(out_dir)
     scorer = Scorer(config.verifier, parser, template)
-    found = survey_files(config, out, writes=engine.rank == 0)
     log = ProgressLog(out)
     finished, problem = 0, ""
-    if engine.rank == 0:
+    with FolderLock(out) as lock:
         try:
-            finished = log.open(header_of(config, template.hash))
+            found = survey_files(config, out, lock if engine.rank == 0 else None)
+            if engine.rank == 0:
+                finished = log.open(header_of(config, template.hash), found.count)
         except ValueError as error:
+            if engine.rank != 0:
+                raise
             problem = str(error)
-    finished, problem = gather(engine, (finished, problem))[0]
-    if problem:
-        raise ValueError(problem)
-    profile(config, found, engine, scorer, template, log, finished)
-    summary = write_selection(config, found, template, log, out) if engine.rank == 0 else None
-    return gather(engine, summary)[0]
+        finished, problem = gather(engine, (finished, problem))[0]
+        if problem:
+            raise ValueError(problem)
+        profile(config, found, engine, scorer, template, log, finished)
+        summary = write_selection(config, found, template, log, out) if engine.rank == 0 else None
+        return gather(engine, summary)[0]
 
 
-def survey_files(config: RunConfig, out: Path, writes: bool) -> Survey:
-    """Read everything once and stop on what needs no engine to be found wrong; rank 0 `writes` the bad rows first.
+def survey_files(config: RunConfig, out: Path, lock: FolderLock | None) -> Survey:
+    """Read everything once and stop on what needs no engine to be found wrong.
+
+    Rank 0 gives the folder's `lock`, which is taken here; where no selection was started in the folder, the bad rows
+    are written first, so that a user finds them after an error.
 
     Raises ValueError as `select_pivots` does.
     """
     build_verifier(config.verifier)
     found = survey(config)
-    if writes:
-        out.mkdir(parents=True, exist_ok=True)
-        write_jsonl(out / "rejected.jsonl", read_rejections(config))
+    if lock:
+        lock.take()
+        if not ProgressLog(out).check(header_of(config)):
+            write_jsonl(out / "rejected.jsonl", read_rejections(config))
     found.reader.check_bad_share(config.pivots.max_bad_share)
     if not found.count:
         raise ValueError(
@@ -95,7 +104,9 @@ def _pivot_rows(
     for result in log.results():
         for row in result["profiles"]:
             profiled = Profile.from_json(row)
-            turn = next(turn for turn in turns if turn.id == profiled.id)
+            turn = next((turn for turn in turns if turn.id == profiled.id), None)
+            if turn is None:
+                raise log.fault(result["chunk"] + 2, f"turn {profiled.id!r} is not the files' next one")
             tally.add(turn, profiled)
             if is_pivot(profiled, config.pivots.max_mean):
                 prompt_ids = template.encode(turn.messages, turn.tools)

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pivotrl.trajectories.records import Pivot
+from pivotrl.trajectories.actions import check_action
+from pivotrl.trajectories.faults import excerpt
+from pivotrl.trajectories.records import Pivot, Profile, Turn
 from pivotrl.trajectories.store import parse_json
 
 
@@ -34,6 +36,27 @@ class PivotFile(Sequence[Pivot]):
             file.seek(self._offsets[index])
             line = file.readline()
         try:
-            return Pivot.from_json(parse_json(line.decode("ascii")))
+            pivot = Pivot.from_json(parse_json(line.decode("ascii")))
+            _check(pivot)
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{self._path}:{index + 1}: not a pivot ({error}); select the pivots anew") from None
+        return pivot
+
+
+KINDS = {
+    Turn: {"id": str, "turn_index": int, "messages": list, "tools": list, "verifier": dict, "split": str},
+    Profile: {"id": str, "rewards": list, "mean": int | float, "variance": int | float},
+    Pivot: {"template_hash": str, "prompt_ids": list},
+}
+"""Types of the fields that training relies on; `from_json` takes any."""
+
+
+def _check(pivot: Pivot) -> None:
+    """Raise ValueError where a line that parsed cannot be trained on."""
+    for record in (pivot.turn, pivot.profile, pivot):
+        for key, kind in KINDS[type(record)].items():
+            if not isinstance(value := getattr(record, key), kind):
+                raise ValueError(f"{key} is {excerpt(value)}")
+    if not pivot.prompt_ids or any(type(index) is not int or index < 0 for index in pivot.prompt_ids):
+        raise ValueError(f"prompt_ids is {excerpt(pivot.prompt_ids)}, not a list of token ids from 0 on")
+    check_action(pivot.turn.expert)

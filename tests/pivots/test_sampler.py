@@ -59,6 +59,33 @@ def test_pivots_are_read_from_disk_when_they_are_asked_for(tmp_path):
         PivotFile(tmp_path / "pivots.jsonl")[0]
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"prompt_ids": "abc"},
+        {"prompt_ids": []},
+        {"prompt_ids": [1, -1]},
+        {"prompt_ids": [1.0]},
+        {"prompt_ids": [True]},
+        {"template_hash": 5},
+        {"turn": {"expert": {}}},
+        {"turn": {"expert": {"type": "function_call", "name": "f", "arguments": "{"}}},
+        {"turn": {"messages": None}},
+        {"turn": {"verifier": []}},
+        {"profile": {"mean": "high"}},
+    ],
+)
+def test_an_edited_pivot_names_its_line(tmp_path, edit):
+    rows = [item.to_json() for item in PIVOTS[:2]]
+    for key, value in edit.items():
+        rows[1][key] = rows[1][key] | value if isinstance(value, dict) else value
+    write_jsonl(tmp_path / "pivots.jsonl", rows)
+    found = PivotFile(tmp_path / "pivots.jsonl")
+    assert found[0] == PIVOTS[0]
+    with pytest.raises(ValueError, match=r"pivots\.jsonl:2: not a pivot \(.*; select the pivots anew"):
+        found[1]
+
+
 def test_pivots_of_another_template_are_refused():
     sampler = PivotSampler(PIVOTS, 3, 0)
     sampler.check_template("h")

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from pivotrl.pivots.selection import select_pivots
+from pivotrl.pivots.lock import FolderLock
+from pivotrl.pivots.selection import select_pivots, survey_files
 from pivotrl.trajectories.records import Pivot, Profile
 from pivotrl.trajectories.store import read_jsonl
 from tests.pivots.fakes import FakeEngine, FakeParser, FakeTemplate, bytes_of, run_config
@@ -146,3 +147,75 @@ def test_too_many_bad_rows_stop_before_sampling_and_leave_the_list(tmp_path, tra
     with pytest.raises(ValueError, match=r"1 of 45 rows are bad \(2\.2%: malformed_json 1\)"):
         select(settings(trajectories, max_bad_share=0.01), tmp_path / "out", engine)
     assert not engine.requests and len(rows_of(tmp_path / "out" / "rejected.jsonl")) == 1
+
+
+def test_a_refused_start_changes_nothing_of_a_finished_selection(tmp_path, trajectories):
+    select(settings(trajectories), tmp_path / "out")
+    before = bytes_of(tmp_path / "out")
+    other = write_rows(tmp_path / "b.jsonl", [chat_row("b"), "{"])
+    with pytest.raises(ValueError, match=r"started with trajectories\.files="):
+        select(settings(other, max_bad_share=1), tmp_path / "out")
+    assert bytes_of(tmp_path / "out") == before
+    with FolderLock(tmp_path / "out") as lock:
+        survey_files(settings(trajectories), tmp_path / "out", lock)
+    assert bytes_of(tmp_path / "out") == before, "rejections found while profiling stay"
+
+
+def test_two_selections_do_not_write_into_one_folder(tmp_path, trajectories):
+    with FolderLock(tmp_path / "out") as lock:
+        lock.take()
+        with pytest.raises(ValueError, match=r"out: another selection is writing there; wait"):
+            select(settings(trajectories), tmp_path / "out")
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["selection.lock"]
+    select(settings(trajectories), tmp_path / "out")
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "nul\0"])
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, trajectories, out):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match=r"--out: .* is no folder to write into"):
+        select(settings(trajectories), tmp_path / out)
+
+
+DAMAGES = {
+    "lost": (lambda lines: lines[:3] + lines[4:], "4: expected chunk 2, found chunk 3"),
+    "doubled": (lambda lines: lines[:4] + lines[3:], "5: expected chunk 3, found chunk 2"),
+    "doubled at the end": (lambda lines: [*lines, lines[3]], r"\d+: expected chunk 11, found chunk 2"),
+    "one too many": (
+        lambda lines: [*lines, lines[1].replace('"chunk":0', '"chunk":11')],
+        r"13: chunk 11 holds 8 turns in place of 0",
+    ),
+    "swapped": (lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]], "4: expected chunk 2, found chunk 3"),
+    "empty row": (lambda lines: [*lines[:3], "{}\n", *lines[4:]], "4: expected chunk 2, found chunk None"),
+    "no object": (lambda lines: [*lines[:3], "garbage\n", *lines[4:]], "4: Expecting value"),
+    "another key": (lambda lines: [lines[0], lines[1].replace('"mean":', '"men":'), *lines[2:]], "2: chunk 0 lacks"),
+    "a reward more": (
+        lambda lines: [lines[0], lines[1].replace('"rewards":[', '"rewards":[5,', 1), *lines[2:]],
+        "2: chunk 0 holds a profile that its 4 rewards do not give",
+    ),
+    "a turn less": (
+        lambda lines: [lines[0], json.dumps({**(row := json.loads(lines[1])), "profiles": row["profiles"][1:]}) + "\n"],
+        "2: chunk 0 holds 7 turns in place of 8",
+    ),
+    "another turn": (lambda lines: [lines[0], lines[1].replace("a:t0/0", "a:x/0"), *lines[2:]], "2: turn 'a:x/0'"),
+    "no header": (lambda lines: ["[1]\n", *lines[1:]], "1: found a list"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_log_is_refused_with_its_line_and_the_remedy(tmp_path, trajectories, damage):
+    select(settings(trajectories), tmp_path / "out")
+    log = tmp_path / "out" / "progress.jsonl"
+    change, says = DAMAGES[damage]
+    log.write_text("".join(change(log.read_text().splitlines(keepends=True))))
+    with pytest.raises(ValueError, match=rf"progress\.jsonl:{says}.*; the log was damaged or edited: delete progress"):
+        select(settings(trajectories), tmp_path / "out")
+
+
+def test_a_header_cut_by_a_kill_starts_anew(tmp_path, trajectories):
+    select(settings(trajectories), tmp_path / "out")
+    before = bytes_of(tmp_path / "out")
+    log = tmp_path / "out" / "progress.jsonl"
+    log.write_text(log.read_text()[:40])
+    _, engine = select(settings(trajectories), tmp_path / "out")
+    assert engine.requests and bytes_of(tmp_path / "out") == before
