@@ -55,6 +55,7 @@ def trajectories_alone(options: argparse.Namespace):
     """The section without a run's file: from the files named and the `trajectories.` overrides."""
     import yaml
 
+    from pivotrl.config import parse_config
     from pivotrl.trajectories.config import TrajectoriesConfig
 
     values = {"files": options.trajectories}
@@ -64,8 +65,12 @@ def trajectories_alone(options: argparse.Namespace):
         if name == key or name not in TrajectoriesConfig.model_fields:
             known = ", ".join(f"trajectories.{field}" for field in TrajectoriesConfig.model_fields)
             raise ValueError(f"unknown key {key}; without --config the keys are {known}")
-        values[name] = yaml.safe_load(text)
-    return TrajectoriesConfig.model_validate(values)
+        try:
+            values[name] = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError):  # ValueError: a date that there is not
+            raise ValueError(f"override {override!r}: {text!r} is not a YAML value; quote it") from None
+    needed = {"output": "", "model": {"path": ""}}
+    return parse_config({**needed, "trajectories": values}, "command line").trajectories
 
 
 def load(options: argparse.Namespace):

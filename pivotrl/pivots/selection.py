@@ -88,8 +88,8 @@ def write_selection(
 ) -> dict[str, Any]:
     """Turn a finished log into the four files; each appears whole. Returns the summary."""
     tally = Tally(config.pivots.max_mean)
-    write_jsonl(out / "profile.jsonl", (row for result in log.results() for row in result["profiles"]))
     write_jsonl(out / "pivots.jsonl", _pivot_rows(config, found, template, log, tally))
+    write_jsonl(out / "profile.jsonl", (row for result in log.results() for row in result["profiles"]))
     write_jsonl(out / "rejected.jsonl", _rejected_rows(config, log))
     summary = _summary(config, found, template, log, tally)
     write_json(out / "summary.json", summary)

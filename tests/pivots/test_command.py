@@ -55,6 +55,17 @@ def config_file(tmp_path, **sections):
     [
         (["--trajectories", "missing.jsonl", "--inspect"], "missing.jsonl: cannot be read"),
         (["--trajectories", "a.jsonl", "bad.key=1", "--inspect"], "unknown key bad.key"),
+        (
+            ["--trajectories", "a.jsonl", "trajectories.format=[", "--inspect"],
+            "'trajectories.format=[': '[' is not a YAML",
+        ),
+        (["--trajectories", "a.jsonl", "trajectories.min_reward=2020-99-99", "--inspect"], "is not a YAML value"),
+        (
+            ["--trajectories", "a.jsonl", "trajectories.format=zz", "--inspect"],
+            "command line: trajectories.format: found 'zz'; input should be 'auto'",
+        ),
+        (["--config", "run.yaml", "--trajectories", "b.jsonl", "--out", "a.jsonl"], "--out: a.jsonl is no folder"),
+        (["--config", "run.yaml", "--trajectories", "b.jsonl", "--out", "a.jsonl/x"], "--out: a.jsonl/x is no folder"),
         (["--trajectories", "a.jsonl"], "--config is missing"),
         (["--config", "run.yaml", "pivots.sampels=3"], "pivots.sampels; did you mean pivots.samples?"),
         (["--config", "run.yaml"], "trajectories.files"),
@@ -68,6 +79,7 @@ def config_file(tmp_path, **sections):
 )
 def test_a_users_error_is_one_clear_line_and_exit_code_2(tmp_path, arguments, says):
     write_rows(tmp_path / "a.jsonl", [chat_row(), "{"])
+    write_rows(tmp_path / "b.jsonl", [chat_row(str(index)) for index in range(20)])
     config_file(tmp_path)
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr

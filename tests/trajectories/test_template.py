@@ -114,3 +114,46 @@ def test_the_compact_template_shows_tools_calls_and_results(folder):
         "<|im_start|>user\n<tool_response>\nsent\n</tool_response><|im_end|>\n"
         "<|im_start|>assistant\nIt is on its way.<|im_end|>\n<|im_start|>assistant\n"
     )
+
+
+FAILING = {
+    "raise_exception": "{{ raise_exception('no\nno') }}",
+    "division": "{{ 1 / 0 }}",
+    "undefined": "{{ messages.foo.bar }}",
+    "encoding": "{{ 'a'.encode('utf-99') }}",
+    "range": "{% for i in range(10**9) %}{% endfor %}",
+    "recursion": "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+    "types": "{{ 1 + 'a' }}",
+    "strftime": "{{ strftime_now(5) }}",
+    "half a character": "{{ '\\ud800' }}",
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_whatever_a_template_raises_is_one_line_for_one_turn(folder, tmp_path, case):
+    jinja = tmp_path / "t.jinja"
+    jinja.write_text(FAILING[case])
+    template = ChatTemplate(folder, jinja)
+    with pytest.raises(ValueError, match=r"the chat template refused the messages|half of a character") as found:
+        template.encode([{"role": "user", "content": "x"}], [])
+    assert type(found.value) is ValueError and "\n" not in str(found.value)
+
+
+def test_half_a_character_is_no_prompt(folder):
+    with pytest.raises(ValueError, match="half of a character pair"):
+        ChatTemplate(folder).encode([{"role": "user", "content": "\ud83d"}], [])
+
+
+@pytest.mark.parametrize("text", ["ok\n{% for %}", "ok\n{{ x | nofilter }}", "a\n{% if x %}"])
+def test_a_template_with_a_syntax_error_is_refused_when_it_is_loaded(folder, tmp_path, text):
+    jinja = tmp_path / "t.jinja"
+    jinja.write_text(text)
+    with pytest.raises(ValueError, match=r"^model\.chat_template: .*t\.jinja:2: not a Jinja template"):
+        ChatTemplate(folder, jinja)
+
+
+def test_a_template_that_is_not_text_names_its_file(folder, tmp_path):
+    jinja = tmp_path / "t.jinja"
+    jinja.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"model\.chat_template: .*t\.jinja cannot be read \(it is not UTF-8 text\)"):
+        ChatTemplate(folder, jinja)
