@@ -104,11 +104,15 @@ class _Reader(JsonObject):
         experts, top_k = self.size("num_experts", "num_local_experts"), self.size("num_experts_per_tok")
         if top_k > experts:
             raise self.wrong("num_experts_per_tok", top_k, f"at most num_experts, which is {experts}")
+        normalize = self.switch("norm_topk_prob")
+        if top_k == 1 and normalize:
+            # The one chosen expert would weigh 1, whatever the router says; Megatron-Core refuses it as well.
+            raise self.wrong("num_experts_per_tok", top_k, "at least 2 where norm_topk_prob is true")
         return {
             "experts": experts,
             "top_k": top_k,
             "expert_ffn": self.size("moe_intermediate_size"),
-            "normalize_top_k": self.switch("norm_topk_prob"),
+            "normalize_top_k": normalize,
         }
 
     def _refuse(self, moe: bool) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pivotrl.json_object import JsonObject
+
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx"}
@@ -45,11 +47,11 @@ class HfFiles:
             )
 
     def _read_index(self) -> dict[str, str]:
-        try:
-            files = json.loads((self.path / INDEX).read_text(encoding="utf-8"))["weight_map"]
-            return {str(name): Path(str(file)).name for name, file in files.items()}
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{self.path / INDEX}: not an index of safetensors files ({error!r})") from None
+        index = JsonObject(self.path / INDEX)
+        files = index.values.get("weight_map")
+        if not isinstance(files, dict):
+            raise ValueError(f"{index.file}: not an index of safetensors files (no object under weight_map)")
+        return {str(name): Path(str(file)).name for name, file in files.items()}
 
     def _handle(self, file: str) -> Any:
         from safetensors import SafetensorError, safe_open

@@ -110,6 +110,7 @@ def test_reads_llama_3_scaling(tmp_path: Path) -> None:
             "rope_scaling.factor is None",
         ),
         ({"num_experts_per_tok": 129}, "num_experts_per_tok is 129; expected at most num_experts, which is 128"),
+        ({"num_experts_per_tok": 1}, "num_experts_per_tok is 1; expected at least 2"),
         ({"tie_word_embeddings": "false"}, "tie_word_embeddings is 'false'; expected true or false"),
     ],
 )

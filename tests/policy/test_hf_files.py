@@ -100,7 +100,9 @@ def test_unknown_tensor_is_named(moe: Path, tmp_path: Path) -> None:
     [
         ({}, "neither model.safetensors nor model.safetensors.index.json"),
         ({SINGLE: b"\x08\0\0\0\0\0\0\0garbage"}, "not a whole safetensors file"),
-        ({INDEX: b"[]"}, "not an index"),
+        ({INDEX: b"[]"}, "expected a JSON object, found list"),
+        ({INDEX: b'{"weight_map": []}'}, "not an index"),
+        ({INDEX: b"[" * 100_000}, "nested too deep"),
         ({INDEX: b'{"weight_map": {"a": "model-1.safetensors"}}'}, "model-1.safetensors: no such file, though"),
     ],
 )
