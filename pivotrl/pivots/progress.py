@@ -40,6 +40,8 @@ class ProgressLog:
         found = next(self._rows(), None) if self.path.exists() else None
         if found is None:
             return False
+        if "seed" not in found[1]:
+            raise self.fault(1, "not the first line of a selection")
         for key in header:
             if found[1].get(key) != header[key]:
                 raise ValueError(

@@ -29,7 +29,7 @@ def select_pivots(
 
     Writes into `out_dir`: `profile.jsonl`, `pivots.jsonl`, `rejected.jsonl` (equal bytes for equal inputs, however
     often the run was killed and started again), `summary.json` (which has the wall-clock seconds) and the working log
-    `progress.jsonl`, from which a killed run continues.
+    `progress.jsonl`, from which a killed run continues. `selection.lock` keeps a second writer out.
 
     Returns:
         The summary, on every rank.

@@ -5,7 +5,7 @@ from typing import Any
 from pivotrl.trajectories.faults import RowFault, excerpt
 from pivotrl.trajectories.records import Action, Message
 from pivotrl.trajectories.store import parse_json
-from pivotrl.trajectories.text import check_arguments, text
+from pivotrl.trajectories.text import check_arguments, check_depth, text
 
 
 def action_of(message: Message) -> Action:
@@ -65,6 +65,7 @@ def _check_call(call: Any) -> Action:
             f"the arguments of {excerpt(name)} are {excerpt(arguments)}, a {type(parsed).__name__}",
             "write them as the JSON text of one object",
         )
+    check_depth(parsed, "arguments")
     return {"type": "function_call", "name": name, "arguments": arguments}
 
 

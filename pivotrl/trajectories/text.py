@@ -23,8 +23,8 @@ def text(value: Any, key: str) -> str:
 
 def check_depth(value: Any, key: str) -> None:
     """Raise RowFault where a JSON value nests too deeply. Asked first: nearly all else recurses."""
-    level = [value]
-    for _ in range(DEEPEST):
+    level = [[value]]
+    for _ in range(DEEPEST + 1):
         level = [
             child
             for node in level
@@ -53,9 +53,8 @@ def check_arguments(arguments: Any) -> str:
             parsed = parse_json(arguments)
         except ValueError:
             return arguments
-        if isinstance(parsed, dict | list):
-            check_depth(parsed, "arguments")
-            check_characters(parsed, "arguments")
+        check_depth(parsed, "arguments")
+        check_characters(parsed, "arguments")
     return arguments
 
 

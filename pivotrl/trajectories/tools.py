@@ -52,7 +52,7 @@ def load_tools(path: str) -> list[Tool]:
     with open_for_reading(path) as file:
         try:
             tools = parse_json(file.read().decode("utf-8"))
-            check_depth([tools], "the file")
+            check_depth(tools, "the file")
             tools = normalise_tools(tools)
             check_characters(tools, "the file")
         except ValueError as error:
@@ -73,6 +73,7 @@ def infer_tools(conversations: Iterable[list[Message]]) -> list[Tool]:
             for call in message.get("tool_calls", ()):
                 try:
                     arguments = parse_json(call["function"]["arguments"])
+                    check_depth(arguments, "arguments")
                 except ValueError:
                     continue
                 if isinstance(arguments, dict):

@@ -198,6 +198,7 @@ DAMAGES = {
         "2: chunk 0 holds 7 turns in place of 8",
     ),
     "another turn": (lambda lines: [lines[0], lines[1].replace("a:t0/0", "a:x/0"), *lines[2:]], "2: turn 'a:x/0'"),
+    "empty header": (lambda lines: ["{}\n", *lines[1:]], "1: not the first line of a selection"),
     "no header": (lambda lines: ["[1]\n", *lines[1:]], "1: found a list"),
 }
 

@@ -90,6 +90,16 @@ def test_a_hostile_row_is_a_bad_row_and_loses_nothing_else(tmp_path, case):
     json.dumps([turn.to_json() for turn in turns], ensure_ascii=False).encode()  # inferred tools, too
 
 
+@pytest.mark.parametrize("depth", [101, *range(930, 1000, 4), 5000])
+@pytest.mark.parametrize("as_text", [True, False])
+def test_depth_near_the_parsers_own_limit_stops_nothing(tmp_path, depth, as_text):
+    deep = '{"a":' * depth + "1" + "}" * depth
+    row = json.dumps(tau("DEEP")).replace('"DEEP"', json.dumps(deep) if as_text else deep)
+    path = write_rows(tmp_path / "a.jsonl", [GOOD["tau_bench"], row, GOOD["tau_bench"]])
+    items = list(TurnReader(TrajectoriesConfig(files=[path]), 0))
+    assert [isinstance(item, Rejected) for item in items] == [False, True, False]
+
+
 def test_nan_does_not_pass_the_reward_filter(tmp_path):
     path = write_rows(tmp_path / "a.jsonl", [chat_row(reward=float("nan")), chat_row(reward=1)])
     reader = TurnReader(TrajectoriesConfig(files=[path], min_reward=0.5), 0)

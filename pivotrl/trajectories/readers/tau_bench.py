@@ -12,7 +12,7 @@ from pivotrl.trajectories.messages import normalise
 from pivotrl.trajectories.readers.openai_chat import reward_of
 from pivotrl.trajectories.records import Message, Tool, Trajectory
 from pivotrl.trajectories.store import scan_rows
-from pivotrl.trajectories.text import check_characters, check_depth
+from pivotrl.trajectories.text import check_depth
 from pivotrl.trajectories.tools import infer_tools
 
 
@@ -46,7 +46,6 @@ def _conversations(path: str | Path) -> Iterator[list[Message]]:
             try:
                 check_depth(row, "the row")
                 messages = normalise(row.get("traj"))
-                check_characters(row, "the row")
             except RowFault:
                 continue  # reported when the row itself is read
             yield messages
