@@ -3,9 +3,11 @@ import json
 import pytest
 
 from pivotrl.pivots.lock import FolderLock
+from pivotrl.pivots.score import Scorer
 from pivotrl.pivots.selection import select_pivots, survey_files
-from pivotrl.trajectories.records import Pivot, Profile
+from pivotrl.trajectories.records import Pivot, Profile, Turn
 from pivotrl.trajectories.store import read_jsonl
+from pivotrl.verifiers.base import VerifierConfig
 from tests.pivots.fakes import FakeEngine, FakeParser, FakeTemplate, bytes_of, run_config
 from tests.trajectories.rows import chat_row, write_rows
 
@@ -220,3 +222,12 @@ def test_a_header_cut_by_a_kill_starts_anew(tmp_path, trajectories):
     log.write_text(log.read_text()[:40])
     _, engine = select(settings(trajectories), tmp_path / "out")
     assert engine.requests and bytes_of(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("name", [[], 5, None, "nosuch"])
+def test_a_rows_verifier_that_is_none_is_one_line(name):
+    scorer = Scorer(VerifierConfig(), FakeParser(), FakeTemplate())
+    turn = Turn("a", "t", 0, 1, [], [], {"type": "message", "content": "x"}, {"name": name}, "a.jsonl line 1", "train")
+    with pytest.raises(ValueError, match=r"^verifier\.name: .* write ") as found:
+        scorer.check(turn)
+    assert "\n" not in str(found.value)
