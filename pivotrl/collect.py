@@ -54,7 +54,7 @@ def judge(session: Session, pivots: Sequence[Pivot], samples: Sequence[list[Samp
     """Verdicts of every sample on every rank; each rank judges its share of the groups (collective)."""
     rank, world_size = session.world.rank, session.world.world_size
     mine = [
-        [session.scorer.verdict(pivot.turn, item.token_ids) for item in group]
+        [session.scorer.verdict(pivot.turn, item) for item in group]
         for pivot, group in list(zip(pivots, samples, strict=True))[rank::world_size]
     ]
     shares: list[Any] = [mine]

@@ -13,11 +13,11 @@ from pivotrl.demo.expert import success
 from pivotrl.demo.families import FAMILIES, questions
 from pivotrl.demo.tasks import Task
 from pivotrl.demo.world import Desk
+from pivotrl.pivots.score import Scorer
 from pivotrl.rollout.records import Request, Sample
 from pivotrl.trajectories.ids import stable_hash
 from pivotrl.trajectories.records import Turn
 from pivotrl.trajectories.template import ChatTemplate
-from pivotrl.verifiers.base import Verifier
 
 TURN_TOKENS = 48
 """Longest desk turn sampled; the expert's longest has 20 tokens."""
@@ -62,15 +62,14 @@ class TaskReport:
 
 def turn_reward(
     engine: Generates,
-    parser: Parses,
+    scorer: Scorer,
     template: ChatTemplate,
     turns: Sequence[Turn],
-    verifier: Verifier,
     samples: int = 8,
     temperature: float = 1.0,
     seed: int = 0,
 ) -> TurnReport:
-    """Sample every turn `samples` times from the expert's history, and let `verifier` judge. Rewards in [0, 1]."""
+    """Sample every turn `samples` times from the expert's history, and judge as training does. Rewards in [0, 1]."""
     if not turns:
         raise ValueError("there is no held-out turn to measure: raise the number of held-out tasks")
     requests = [
@@ -86,11 +85,7 @@ def turn_reward(
     ]
     means, mixed = [], 0
     for turn, group in zip(turns, engine.generate_all(requests), strict=True):
-        params = turn.verifier.get("params")
-        rewards = [
-            verifier.verify(turn.expert, parser.parse(template.decode(s.token_ids), turn.tools), params).reward
-            for s in group
-        ]
+        rewards = [scorer.verdict(turn, sample).reward for sample in group]
         means.append(sum(rewards) / len(rewards))
         mixed += min(rewards) < max(rewards)
     return TurnReport(sum(means) / len(means), mixed / len(means), len(means))

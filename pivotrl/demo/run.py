@@ -85,7 +85,6 @@ def measured(session: "Session", cache: Path) -> dict[str, Any]:
     from pivotrl.trajectories.records import Turn
     from pivotrl.trajectories.store import write_json
     from pivotrl.trajectories.turns import TurnReader
-    from pivotrl.verifiers.base import build_verifier
 
     if cache.exists():
         return json.loads(cache.read_text())
@@ -95,7 +94,7 @@ def measured(session: "Session", cache: Path) -> dict[str, Any]:
         for item in TurnReader(config.trajectories, config.seed)
         if isinstance(item, Turn) and item.split == "heldout"
     ]
-    report = turn_reward(session.engine, session.parser, session.template, turns, build_verifier(config.verifier))
+    report = turn_reward(session.engine, session.scorer, session.template, turns)
     tasks = [make_task("live", index) for index in range(LIVE_TASKS)]
     live = task_success(session.engine, session.parser, session.template, tasks)
     result = {

@@ -97,7 +97,7 @@ def profile_chunk(
     profiles = []
     sampled_tokens = 0
     for turn, samples in zip(kept, engine.generate(requests) if requests else []):
-        verdicts = [scorer.verdict(turn, sample.token_ids) for sample in samples]
+        verdicts = [scorer.verdict(turn, sample) for sample in samples]
         sampled_tokens += sum(len(sample.token_ids) for sample in samples)
         rewards, reasons = [item.reward for item in verdicts], [item.reason for item in verdicts]
         profiles.append(make_profile(turn.id, rewards, reasons, config.model.path, sampling).to_json())

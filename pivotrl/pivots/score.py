@@ -8,6 +8,7 @@ from pivotrl.verifiers.base import Verdict, Verifier, VerifierConfig, build_veri
 
 if TYPE_CHECKING:
     from pivotrl.rollout.parsing import ActionParser
+    from pivotrl.rollout.records import Sample
 
 
 class Scorer:
@@ -21,9 +22,15 @@ class Scorer:
         """Raise ValueError where the turn's row asks for a verifier or a parameter that there is not."""
         self._verifier(turn).verify(turn.expert, [], turn.verifier.get("params"))
 
-    def verdict(self, turn: Turn, token_ids: list[int]) -> Verdict:
-        """Judge one completion, whatever the model wrote."""
-        items = self._parser.parse(self._template.decode(token_ids), turn.tools)
+    def verdict(self, turn: Turn, sample: "Sample") -> Verdict:
+        """Judge one completion, whatever the model wrote.
+
+        An action is a whole completion: one that the token limit cut off earns nothing. Without this, a policy learns
+        to ramble in messages, whose content the verifiers of NeMo-Gym never look at.
+        """
+        if sample.finish == "length":
+            return Verdict(0.0, "cut_off")
+        items = self._parser.parse(self._template.decode(sample.token_ids), turn.tools)
         return self._verifier(turn).verify(turn.expert, items, turn.verifier.get("params"))
 
     def _verifier(self, turn: Turn) -> Verifier:

@@ -12,11 +12,12 @@ from pivotrl.demo.noise import play
 from pivotrl.demo.tasks import make_task
 from pivotrl.demo.tokenizer import render
 from pivotrl.demo.trajectories import rows, write
+from pivotrl.pivots.score import Scorer
 from pivotrl.rollout.records import Sample
 from pivotrl.trajectories.config import TrajectoriesConfig
 from pivotrl.trajectories.template import ChatTemplate
 from pivotrl.trajectories.turns import TurnReader
-from pivotrl.verifiers.base import VerifierConfig, build_verifier
+from pivotrl.verifiers.base import VerifierConfig
 
 TASKS = [make_task(9, index) for index in range(12)]
 
@@ -52,6 +53,10 @@ class Parser:
         return [{"type": "function_call", "name": call["name"], "arguments": json.dumps(call["arguments"])}]
 
 
+def scorer_of(template):
+    return Scorer(VerifierConfig(), Parser(), template)
+
+
 @pytest.fixture(scope="module")
 def template(tmp_path_factory, tokenizer):
     folder = tmp_path_factory.mktemp("tokenizer")
@@ -83,8 +88,8 @@ def turns(tmp_path_factory):
 
 
 def test_the_expert_scores_one_everywhere(template, book, turns):
-    engine, verifier = Reciter(template, book), build_verifier(VerifierConfig())
-    report = turn_reward(engine, Parser(), template, turns, verifier, samples=2)
+    engine = Reciter(template, book)
+    report = turn_reward(engine, scorer_of(template), template, turns, samples=2)
     assert (report.reward, report.mixed, report.turns) == (1.0, 0.0, len(turns))
     assert engine.calls == 1
     played = task_success(engine, Parser(), template, TASKS)
@@ -97,8 +102,8 @@ def test_the_expert_scores_one_everywhere(template, book, turns):
 
 
 def test_spoiled_samples_are_counted(template, book, turns):
-    engine, verifier = Reciter(template, book, spoil_every=4), build_verifier(VerifierConfig())
-    report = turn_reward(engine, Parser(), template, turns, verifier, samples=8)
+    engine = Reciter(template, book, spoil_every=4)
+    report = turn_reward(engine, scorer_of(template), template, turns, samples=8)
     assert (report.reward, report.mixed) == (0.75, 1.0)
     played = task_success(Reciter(template, book, spoil_every=1), Parser(), template, TASKS)
     assert played.success == 0.0 and played.unfinished == 1.0
@@ -115,7 +120,7 @@ def test_a_dialog_that_outgrows_the_context_ends_unsolved(template, book):
 def test_a_mute_policy_fails(template, turns):
     mute = Reciter(template, {})
     messages = [turn.expert["type"] == "message" for turn in turns]
-    report = turn_reward(mute, Parser(), template, turns, build_verifier(VerifierConfig()))
+    report = turn_reward(mute, scorer_of(template), template, turns)
     assert report.reward == sum(messages) / len(messages), "any message is right where a message is expected"
     assert task_success(mute, Parser(), template, TASKS).success == 0.0
     assert family_accuracy(mute, template, count=20)["mean"] == 0.0
@@ -129,13 +134,13 @@ def test_seeds_are_each_requests_own(template, turns):
             seen.extend(request.seed for request in requests)
             return super().generate_all(requests)
 
-    turn_reward(Spy(template, {}), Parser(), template, turns, build_verifier(VerifierConfig()), seed=3)
+    turn_reward(Spy(template, {}), scorer_of(template), template, turns, seed=3)
     assert len(set(seen)) == len(turns)
     assert evaluate._seed(3, "a") != evaluate._seed(4, "a")
 
 
 def test_nothing_to_measure_is_an_error(template):
     with pytest.raises(ValueError, match="held-out"):
-        turn_reward(Reciter(template, {}), Parser(), template, [], build_verifier(VerifierConfig()))
+        turn_reward(Reciter(template, {}), scorer_of(template), template, [])
     with pytest.raises(ValueError, match="no task"):
         task_success(Reciter(template, {}), Parser(), template, [])
