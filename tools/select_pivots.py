@@ -55,6 +55,7 @@ def trajectories_alone(options: argparse.Namespace):
     """The section without a run's file: from the files named and the `trajectories.` overrides."""
     import yaml
 
+    from pivotrl import plain_yaml
     from pivotrl.config import parse_config
     from pivotrl.trajectories.config import TrajectoriesConfig
 
@@ -66,8 +67,8 @@ def trajectories_alone(options: argparse.Namespace):
             known = ", ".join(f"trajectories.{field}" for field in TrajectoriesConfig.model_fields)
             raise ValueError(f"unknown key {key}; without --config the keys are {known}")
         try:
-            values[name] = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):  # ValueError: a date that there is not
+            values[name] = plain_yaml.load(text)
+        except yaml.YAMLError:
             raise ValueError(f"override {override!r}: {text!r} is not a YAML value; quote it") from None
     needed = {"output": "", "model": {"path": ""}}
     return parse_config({**needed, "trajectories": values}, "command line").trajectories
