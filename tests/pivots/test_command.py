@@ -59,7 +59,10 @@ def config_file(tmp_path, **sections):
             ["--trajectories", "a.jsonl", "trajectories.format=[", "--inspect"],
             "'trajectories.format=[': '[' is not a YAML",
         ),
-        (["--trajectories", "a.jsonl", "trajectories.min_reward=2020-99-99", "--inspect"], "is not a YAML value"),
+        (
+            ["--trajectories", "a.jsonl", "trajectories.min_reward=2020-99-99", "--inspect"],
+            "trajectories.min_reward: found '2020-99-99'",
+        ),
         (
             ["--trajectories", "a.jsonl", "trajectories.format=zz", "--inspect"],
             "command line: trajectories.format: found 'zz'; input should be 'auto'",
