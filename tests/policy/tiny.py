@@ -61,7 +61,10 @@ def build(kind: str) -> torch.nn.Module:
 
 def make(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """Write the model of that kind to `folder`, and `reference.pt` beside its weights: inputs, logits and gradients."""
-    model = build(kind).to(dtype).float()
+    model = build(kind)
+    with torch.no_grad():
+        for parameter in model.parameters():  # parameters only: RoPE's frequencies are a buffer, and stay as they are
+            parameter.copy_(parameter.to(dtype))
     ids = torch.randint(0, model.config.vocab_size, (ROWS, LENGTH + 1))
     inputs, labels = ids[:, :-1], ids[:, 1:]
     logits = model(input_ids=inputs).logits
