@@ -27,11 +27,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_resumed_run_takes_the_same_steps(model: Path, tmp_path: Path, num_ranks: int, case: dict) -> None:
-    assert "RESUMED EQUAL" in launch(num_ranks, WORKER, str(model), str(tmp_path), json.dumps(case))
+    output = launch(num_ranks, WORKER, str(model), str(tmp_path), json.dumps(case), timeout=240)
+    assert "RESUMED EQUAL" in output
 
 
 def test_a_damaged_checkpoint_is_refused_by_name(model: Path, tmp_path: Path) -> None:
-    output = launch(1, WORKER, str(model), str(tmp_path), json.dumps({"optimizer": {"lr": 1e-3}}))
+    output = launch(1, WORKER, str(model), str(tmp_path), json.dumps({"optimizer": {"lr": 1e-3}}), timeout=240)
     assert "RESUMED EQUAL" in output
     refused = [line for line in output.splitlines() if line.startswith("REFUSED")]
     assert len(refused) == 3, output
