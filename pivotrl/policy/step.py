@@ -62,7 +62,6 @@ class Policy:
         chosen, half = self.config.optimizer, self.config.model.dtype == "bfloat16"
         model_config = self.model.config
         model_config.calculate_per_token_loss = True  # sums over micro-batches and ranks: the denominator is ours
-        model_config.variable_seq_lengths = True
         model_config.finalize_model_grads_func = lambda model, num_tokens, **groups: finalize_model_grads(
             model, **groups
         )
