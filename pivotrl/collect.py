@@ -53,10 +53,8 @@ def sample(session: Session, pivots: Sequence[Pivot], step: int) -> list[list[Sa
 def judge(session: Session, pivots: Sequence[Pivot], samples: Sequence[list[Sample]]) -> list[Group]:
     """Verdicts of every sample on every rank; each rank judges its share of the groups (collective)."""
     rank, world_size = session.world.rank, session.world.world_size
-    mine = [
-        [session.scorer.verdict(pivot.turn, item) for item in group]
-        for pivot, group in list(zip(pivots, samples, strict=True))[rank::world_size]
-    ]
+    turns = [pivot.turn for pivot in pivots]
+    mine = session.scorer.verdicts(turns[rank::world_size], samples[rank::world_size])
     shares: list[Any] = [mine]
     if world_size > 1:
         shares = [None] * world_size

@@ -84,8 +84,8 @@ def turn_reward(
         for turn in turns
     ]
     means, mixed = [], 0
-    for turn, group in zip(turns, engine.generate_all(requests), strict=True):
-        rewards = [scorer.verdict(turn, sample).reward for sample in group]
+    for verdicts in scorer.verdicts(turns, engine.generate_all(requests)):
+        rewards = [verdict.reward for verdict in verdicts]
         means.append(sum(rewards) / len(rewards))
         mixed += min(rewards) < max(rewards)
     return TurnReport(sum(means) / len(means), mixed / len(means), len(means))

@@ -96,8 +96,8 @@ def profile_chunk(
     engine.reset_prefix_cache()
     profiles = []
     sampled_tokens = 0
-    for turn, samples in zip(kept, engine.generate(requests) if requests else []):
-        verdicts = [scorer.verdict(turn, sample) for sample in samples]
+    groups = engine.generate(requests) if requests else []
+    for turn, samples, verdicts in zip(kept, groups, scorer.verdicts(kept, groups)):
         sampled_tokens += sum(len(sample.token_ids) for sample in samples)
         rewards, reasons = [item.reward for item in verdicts], [item.reason for item in verdicts]
         profiles.append(make_profile(turn.id, rewards, reasons, config.model.path, sampling).to_json())

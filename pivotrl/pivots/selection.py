@@ -15,7 +15,7 @@ from pivotrl.pivots.select import Tally, is_pivot
 from pivotrl.trajectories.records import Pivot, Profile
 from pivotrl.trajectories.store import write_json, write_jsonl
 from pivotrl.trajectories.template import ChatTemplate
-from pivotrl.verifiers.base import build_verifier
+from pivotrl.verifiers.registry import build_verifier
 
 if TYPE_CHECKING:
     from pivotrl.rollout.engine import Engine

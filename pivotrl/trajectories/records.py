@@ -44,6 +44,8 @@ class Trajectory(_Json):
     the id."""
     expert: Action | None = None
     verifier: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """The row's own `metadata`; verifiers may read it (a terminal row's `harness`)."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,13 @@ class Turn(_Json):
     tools: list[Tool]
     expert: Action
     verifier: dict[str, Any]
-    """The row's own `name` and `params`, which override the run's; empty for most files."""
+    """The row's own `name`, `preset` and `params`, which override the run's; empty for most files."""
     source: str
     """File and row, as in `airline.json item 3`."""
     split: str
     """`train` or `heldout`."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """The row's own, as in `Trajectory`."""
 
 
 @dataclass(frozen=True)

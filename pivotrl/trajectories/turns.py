@@ -123,4 +123,5 @@ class TurnReader:
             verifier=trajectory.verifier,
             source=str(Place(trajectory.file, trajectory.row)),
             split=split,
+            metadata=trajectory.metadata,
         )

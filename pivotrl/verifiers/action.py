@@ -1,8 +1,6 @@
 """What a completion does, out of the items that a parser found in it."""
 
-from typing import Any
-
-Item = dict[str, Any]
+from pivotrl.verifiers.attempt import Item
 
 
 def split_items(items: list[Item] | None) -> tuple[list[Item], str | None]:

@@ -5,9 +5,10 @@ from typing import Any
 
 from pivotrl.schema import Section
 from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.arguments import LONGEST_ARGUMENTS
+from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Verdict, Verifier
 from pivotrl.verifiers.params import Overridable
-from pivotrl.verifiers.tool_call import LONGEST_ARGUMENTS
 
 
 class ExactParams(Section):
@@ -25,14 +26,12 @@ class ExactVerifier(Verifier):
     def __init__(self, params: dict[str, Any]):
         self._params = Overridable(ExactParams, params)
 
-    def verify(
-        self, expert: dict[str, Any], items: list[dict[str, Any]], params: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
         self._params.of_row(params)
-        actual, message = split_items(items)
+        actual, message = split_items(attempt.items)
         if not actual and message is None:
             return Verdict(0.0, "no_action")
-        expected = expert_calls(expert)
+        expected = expert_calls(attempt.expert)
         if bool(expected) != bool(actual):
             return Verdict(0.0, "message_where_call_expected" if expected else "call_where_message_expected")
         if expected:
@@ -41,7 +40,7 @@ class ExactVerifier(Verifier):
                 for wanted, call in zip(expected, actual)
             )
         else:
-            equal = expert["content"].strip() == (message or "").strip()
+            equal = attempt.expert["content"].strip() == (message or "").strip()
         return Verdict(1.0, "equal") if equal else Verdict(0.0, "not_equal")
 
 

@@ -13,24 +13,20 @@ integers of thousands of digits, megabytes of arguments), the verdict is 0; and 
 after the first 64 match nothing, though they are counted.
 """
 
-import json
-from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import Field
 
 from pivotrl.schema import Section
 from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.arguments import MALFORMED, parse_actual, parse_expected
+from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Verdict, Verifier
 from pivotrl.verifiers.matching import maximum_matching
 from pivotrl.verifiers.params import Overridable
 
-LONGEST_ARGUMENTS = 1_000_000
-"""Characters of one call's arguments that are read; more than any completion holds that did not run away."""
 MOST_CALLS = 64
 """Calls of one completion, and of one expert's turn, that are compared: each is compared with each."""
-MALFORMED = object()
-"""Stands for arguments that are not JSON."""
 
 
 class ToolCallParams(Section):
@@ -57,20 +53,18 @@ class ToolCallVerifier(Verifier):
     def __init__(self, params: dict[str, Any]):
         self._params = Overridable(ToolCallParams, params)
 
-    def verify(
-        self, expert: dict[str, Any], items: list[dict[str, Any]], params: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
         settings = self._params.of_row(params)
-        actual, message = split_items(items)
+        actual, message = split_items(attempt.items)
         if not actual and message is None:
             return Verdict(0.0, "no_action")
-        expected = expert_calls(expert)
+        expected = expert_calls(attempt.expert)
         if not expected:
             return Verdict(0.0, "call_where_message_expected") if actual else Verdict(1.0, "message_as_expected")
         if not actual:
             return Verdict(0.0, "message_where_call_expected")
         if len(expected) == len(actual) == 1:
-            fault = _call_fault(expected[0], actual[0], _parse_actual(actual[0]), settings)
+            fault = _call_fault(expected[0], actual[0], parse_actual(actual[0]), settings)
             return Verdict(0.0, fault) if fault else Verdict(1.0, "call_matches")
         return _compare_batches(expected, actual, settings)
 
@@ -82,7 +76,7 @@ def _compare_batches(expected: list[dict], actual: list[dict], params: ToolCallP
     if counting and num_actual != num_expected and not allowed:
         return Verdict(0.0, "number_of_calls")
     actual = actual[:MOST_CALLS]
-    parsed = [_parse_actual(call) for call in actual]
+    parsed = [parse_actual(call) for call in actual]
     candidates: list[list[int]] = []
     faults: list[str] = []
     for wanted in expected[:MOST_CALLS]:
@@ -114,7 +108,7 @@ def _call_fault(expected: dict, actual: dict, arguments: Any, params: ToolCallPa
     if arguments is MALFORMED:
         return "arguments_not_json"
     try:
-        return _value_fault(_parse_expected(expected["arguments"]), arguments, params)
+        return _value_fault(parse_expected(expected["arguments"]), arguments, params)
     except RecursionError:
         return "arguments_not_json"
 
@@ -155,20 +149,3 @@ def _strings_match(expected: str, actual: str, threshold: float) -> bool:
             counts[word] = left - 1
             shared += 1
     return shared / (len(wanted) + len(found)) >= threshold
-
-
-def _parse_actual(call: dict[str, Any]) -> Any:
-    arguments = call.get("arguments")
-    if not isinstance(arguments, str) or len(arguments) > LONGEST_ARGUMENTS:
-        return MALFORMED
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return MALFORMED
-
-
-@lru_cache(maxsize=4096)
-def _parse_expected(arguments: str) -> dict[str, Any]:
-    """Checked when the expert's row was read, so that it parses; shared by the K samples of a turn, and never
-    changed."""
-    return json.loads(arguments)

@@ -22,6 +22,7 @@ class Parser:
 
 @pytest.mark.parametrize(("finish", "reward", "reason"), [("stop", 1.0, None), ("length", 0.0, "cut_off")])
 def test_an_action_that_the_token_limit_cut_off_earns_nothing(finish, reward, reason):
-    verdict = Scorer(VerifierConfig(), Parser(), Template()).verdict(SAYS, Sample(list(b"Done and d"), [0.0], finish))
+    sample = Sample(list(b"Done and d"), [0.0], finish)
+    ((verdict,),) = Scorer(VerifierConfig(), Parser(), Template()).verdicts([SAYS], [[sample]])
     assert verdict.reward == reward
     assert reason is None or verdict.reason == reason

@@ -1,6 +1,8 @@
 import json
 
-from pivotrl.verifiers.base import VerifierConfig, build_verifier
+from pivotrl.verifiers.attempt import Attempt
+from pivotrl.verifiers.base import VerifierConfig
+from pivotrl.verifiers.registry import build_verifier
 
 EXACT = build_verifier(VerifierConfig(name="exact"))
 
@@ -11,33 +13,33 @@ def call(arguments, name="f"):
 
 def test_calls_match_as_strings_after_one_rendering():
     expert = call('{"a":1,"b":"x y"}')
-    assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"}')]).reward == 1
-    assert EXACT.verify(expert, [call('{"b": "x y", "a": 1}')]).reward == 0
-    assert EXACT.verify(expert, [call('{"a": 1.0, "b": "x y"}')]).reward == 0
-    assert EXACT.verify(expert, [call('{"a": 1, "b": "x  y"}')]).reward == 0
-    assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"}', "F")]).reward == 0
-    assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"}')] * 2).reward == 0
-    assert EXACT.verify(expert, [call('{"a": 1, "b": "x y"')]).reward == 0
+    assert EXACT.verify(Attempt(expert, [call('{"a": 1, "b": "x y"}')])).reward == 1
+    assert EXACT.verify(Attempt(expert, [call('{"b": "x y", "a": 1}')])).reward == 0
+    assert EXACT.verify(Attempt(expert, [call('{"a": 1.0, "b": "x y"}')])).reward == 0
+    assert EXACT.verify(Attempt(expert, [call('{"a": 1, "b": "x  y"}')])).reward == 0
+    assert EXACT.verify(Attempt(expert, [call('{"a": 1, "b": "x y"}', "F")])).reward == 0
+    assert EXACT.verify(Attempt(expert, [call('{"a": 1, "b": "x y"}')] * 2)).reward == 0
+    assert EXACT.verify(Attempt(expert, [call('{"a": 1, "b": "x y"')])).reward == 0
 
 
 def test_arguments_too_long_to_parse_are_equal_only_as_strings():
     long, other = (json.dumps({"a": letter * 1_000_001}) for letter in "xy")
-    assert EXACT.verify(call(long), [call(other)]).reward == 0
-    assert EXACT.verify(call(long), [call(None)]).reward == 0
-    assert EXACT.verify(call(long), [call(long)]).reward == 1
+    assert EXACT.verify(Attempt(call(long), [call(other)])).reward == 0
+    assert EXACT.verify(Attempt(call(long), [call(None)])).reward == 0
+    assert EXACT.verify(Attempt(call(long), [call(long)])).reward == 1
 
 
 def test_messages_match_as_strings():
     expert = {"type": "message", "content": "\nSure."}
-    assert EXACT.verify(expert, [{"type": "message", "content": "Sure."}]).reward == 1
-    assert EXACT.verify(expert, [{"type": "message", "content": "sure."}]).reward == 0
-    assert EXACT.verify(expert, [call("{}")]).reward == 0
-    assert EXACT.verify(expert, []).reason == "no_action"
-    assert EXACT.verify(call("{}"), [{"type": "message", "content": "{}"}]).reward == 0
+    assert EXACT.verify(Attempt(expert, [{"type": "message", "content": "Sure."}])).reward == 1
+    assert EXACT.verify(Attempt(expert, [{"type": "message", "content": "sure."}])).reward == 0
+    assert EXACT.verify(Attempt(expert, [call("{}")])).reward == 0
+    assert EXACT.verify(Attempt(expert, [])).reason == "no_action"
+    assert EXACT.verify(Attempt(call("{}"), [{"type": "message", "content": "{}"}])).reward == 0
 
 
 def test_batches_match_in_order():
     one, two = call('{"a": 1}'), call('{"a": 2}')
     expert = {"type": "function_call_batch", "calls": [one, two]}
-    assert EXACT.verify(expert, [one, two]).reward == 1
-    assert EXACT.verify(expert, [two, one]).reward == 0
+    assert EXACT.verify(Attempt(expert, [one, two])).reward == 1
+    assert EXACT.verify(Attempt(expert, [two, one])).reward == 0

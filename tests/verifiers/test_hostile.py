@@ -5,8 +5,10 @@ import time
 
 import pytest
 
-from pivotrl.verifiers.base import VerifierConfig, build_verifier
+from pivotrl.verifiers.attempt import Attempt
+from pivotrl.verifiers.base import VerifierConfig
 from pivotrl.verifiers.matching import maximum_matching
+from pivotrl.verifiers.registry import build_verifier
 
 EXPERT = {"type": "function_call", "name": "f", "arguments": '{"a": 1, "s": "one two three", "x": 0.5, "l": [1]}'}
 BATCH = {"type": "function_call_batch", "calls": [EXPERT, EXPERT]}
@@ -46,7 +48,7 @@ def test_hostile_arguments_get_a_verdict(name, case):
     item = {"type": "function_call", "name": "f", "arguments": HOSTILE[case]}
     start = time.perf_counter()
     for expert in (EXPERT, BATCH, MESSAGE):
-        verdict = verifier.verify(expert, [item])
+        verdict = verifier.verify(Attempt(expert, [item]))
         right = case == "repeated keys" and expert is EXPERT  # the last one counts, as for json.loads
         assert verdict.reward == float(right), verdict
     assert time.perf_counter() - start < 2
@@ -71,8 +73,8 @@ def test_hostile_arguments_get_a_verdict(name, case):
 def test_items_of_any_shape_get_a_verdict(name, item):
     verifier = build_verifier(VerifierConfig(name=name))
     for expert in (EXPERT, BATCH):
-        assert verifier.verify(expert, [item]).reward == 0
-    assert verifier.verify(MESSAGE, [item]).reward in (0, 1)
+        assert verifier.verify(Attempt(expert, [item])).reward == 0
+    assert verifier.verify(Attempt(MESSAGE, [item])).reward in (0, 1)
 
 
 @pytest.mark.parametrize("name", ["tool_call", "exact"])
@@ -80,8 +82,8 @@ def test_items_of_any_shape_get_a_verdict(name, item):
 def test_what_is_no_item_is_absent(name, items):
     verifier = build_verifier(VerifierConfig(name=name))
     for expert in (EXPERT, BATCH, MESSAGE):
-        assert verifier.verify(expert, items).reason == "no_action"
-    assert verifier.verify(EXPERT, [*(items or ()), EXPERT]).reward == 1
+        assert verifier.verify(Attempt(expert, items)).reason == "no_action"
+    assert verifier.verify(Attempt(EXPERT, [*(items or ()), EXPERT])).reward == 1
 
 
 @pytest.mark.parametrize("name", ["tool_call", "exact"])
@@ -91,17 +93,17 @@ def test_many_calls_against_many_are_quick(name, expected, actual):
     expert = {"type": "function_call_batch", "calls": [EXPERT] * expected}
     wrong = {"type": "function_call", "name": "f", "arguments": with_value("a", "2")}
     start = time.perf_counter()
-    assert verifier.verify(expert, [wrong] * actual).reward == 0
+    assert verifier.verify(Attempt(expert, [wrong] * actual)).reward == 0
     assert time.perf_counter() - start < 0.5
 
 
 def test_calls_after_the_64th_match_nothing():
     verifier = build_verifier(VerifierConfig())
     wrong = {"type": "function_call", "name": "f", "arguments": "{}"}
-    assert verifier.verify(EXPERT, [wrong] * 63 + [EXPERT]).reward == 1
-    assert verifier.verify(EXPERT, [wrong] * 64 + [EXPERT]).reward == 0
+    assert verifier.verify(Attempt(EXPERT, [wrong] * 63 + [EXPERT])).reward == 1
+    assert verifier.verify(Attempt(EXPERT, [wrong] * 64 + [EXPERT])).reward == 0
     many = {"type": "function_call_batch", "calls": [EXPERT] * 65}
-    assert verifier.verify(many, [EXPERT] * 65).reason == "number_of_calls"
+    assert verifier.verify(Attempt(many, [EXPERT] * 65)).reason == "number_of_calls"
 
 
 def test_a_long_chain_of_exchanges_needs_no_stack():
@@ -118,13 +120,13 @@ def test_params_nested_deeply_are_a_users_error():
     for _ in range(2000):
         deep = [deep]
     with pytest.raises(ValueError, match=r"verifier\.params"):
-        build_verifier(VerifierConfig()).verify(EXPERT, [EXPERT], {"a": deep})
+        build_verifier(VerifierConfig()).verify(Attempt(EXPERT, [EXPERT]), {"a": deep})
 
 
 def test_a_flood_of_calls_is_quick():
     verifier = build_verifier(VerifierConfig())
     flood = [{"type": "function_call", "name": "f", "arguments": with_value("a", str(index))} for index in range(5000)]
     start = time.perf_counter()
-    assert verifier.verify(BATCH, flood).reward == 0
-    assert verifier.verify(EXPERT, flood).reward == 1
+    assert verifier.verify(Attempt(BATCH, flood)).reward == 0
+    assert verifier.verify(Attempt(EXPERT, flood)).reward == 1
     assert time.perf_counter() - start < 2

@@ -3,7 +3,9 @@ import time
 
 import pytest
 
-from pivotrl.verifiers.base import VerifierConfig, build_verifier
+from pivotrl.verifiers.attempt import Attempt
+from pivotrl.verifiers.base import VerifierConfig
+from pivotrl.verifiers.registry import build_verifier
 
 PEER_REASONS = {
     "A tool call that matches the expected tool call was found": "call_matches",
@@ -34,7 +36,7 @@ def message(text="hello"):
 
 
 def reward(expected, items, **params):
-    return build_verifier(VerifierConfig(params=params)).verify(expected, items).reward
+    return build_verifier(VerifierConfig(params=params)).verify(Attempt(expected, items)).reward
 
 
 def golden_rows(shared_data):
@@ -45,7 +47,7 @@ def golden_rows(shared_data):
 def test_golden_verdicts_all_agree(shared_data):
     verifier = build_verifier(VerifierConfig())
     rows = golden_rows(shared_data)
-    found = [verifier.verify(row["expected_action"], row["response"], row["params"]) for row in rows]
+    found = [verifier.verify(Attempt(row["expected_action"], row["response"]), row["params"]) for row in rows]
     assert len(rows) == 240
     assert [verdict.reward for verdict in found] == [row["reward"] for row in rows]
     assert [verdict.reason for verdict in found] == [PEER_REASONS[row["peer_category"]] for row in rows]
@@ -130,15 +132,15 @@ def test_matching_is_maximum_not_first_fit():
 def test_params_of_a_row_override_the_runs():
     verifier = build_verifier(VerifierConfig(params={"word_count_similarity_threshold": 0.5}))
     expected, actual = call({"s": "one two three"}), [call({"s": "one two four"})]
-    assert verifier.verify(expected, actual).reward == 0
-    assert verifier.verify(expected, actual, {"word_count_similarity_threshold": 0.3}).reward == 1
-    assert verifier.verify(expected, actual).reward == 0
+    assert verifier.verify(Attempt(expected, actual)).reward == 0
+    assert verifier.verify(Attempt(expected, actual), {"word_count_similarity_threshold": 0.3}).reward == 1
+    assert verifier.verify(Attempt(expected, actual)).reward == 0
 
 
 @pytest.mark.parametrize(
     "config, says",
     [
-        (VerifierConfig(name="magic"), "verifier.name: 'magic' is not a verifier; write one of exact, tool_call"),
+        (VerifierConfig(name="magic"), "verifier.name: 'magic' is not a verifier; write one of tool_call, "),
         (VerifierConfig(params={"treshold": 1}), "verifier.params.treshold: .*word_count_similarity_threshold"),
         (VerifierConfig(params={"word_count_similarity_threshold": "x"}), "word_count_similarity_threshold: "),
         (VerifierConfig(name="exact", params={"a": 1}), "verifier.params.a: .*none"),
@@ -155,6 +157,6 @@ def test_speed_on_one_core(shared_data):
     for _ in range(5):
         start = time.process_time()
         for row in rows * 10:
-            verifier.verify(row["expected_action"], row["response"], row["params"])
+            verifier.verify(Attempt(row["expected_action"], row["response"]), row["params"])
         best = max(best, len(rows) * 10 / (time.process_time() - start))
     assert best >= 20_000, f"{best:.0f} verdicts/s"

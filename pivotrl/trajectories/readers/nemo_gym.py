@@ -46,6 +46,7 @@ def read_row(row: dict[str, Any], index: int, place: Place, default_tools: list[
         reward=reward_of(row),
         expert=expert,
         verifier=verifier,
+        metadata=metadata,
     )
 
 

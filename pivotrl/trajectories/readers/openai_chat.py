@@ -34,19 +34,20 @@ def reward_of(row: dict[str, Any]) -> float | None:
 
 
 def verifier_of(row: dict[str, Any]) -> dict[str, Any]:
-    """The row's own choice of verifier and parameters; empty where it has none. Raises RowFault."""
+    """The row's own choice of verifier, preset and parameters; empty where it has none. Raises RowFault."""
     verifier = row.get("verifier")
     if verifier is None:
         return {}
     if (
         not isinstance(verifier, dict)
-        or not verifier.keys() <= {"name", "params"}
+        or not verifier.keys() <= {"name", "preset", "params"}
         or not isinstance(verifier.get("name", ""), str)
+        or verifier.get("preset") not in (None, "nemo_gym", "robust")
         or not isinstance(verifier.get("params", {}), dict)
     ):
         raise RowFault(
             "bad_verifier",
             f"verifier is {excerpt(verifier)}",
-            'write {"name": "tool_call", "params": {...}}, or leave the key out',
+            'write {"name": "tool_call", "preset": "robust", "params": {...}}, or leave the key out',
         )
     return verifier

@@ -1,0 +1,1 @@
+"""Edits of source files, applied to text and never run."""

@@ -1,0 +1,1 @@
+"""Functional equivalence of tool calls, by the tool's schema."""
