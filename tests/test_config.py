@@ -141,3 +141,10 @@ def test_unreadable_files_and_overrides_are_explained(tmp_path: Path) -> None:
         load_config(broken, ["seed=[*x]"])
     with pytest.raises(ValueError, match="output is not a section"):
         load_config(broken, ["output.steps=3"])
+
+
+def test_a_verifier_may_be_given_by_its_name_alone():
+    needed = {"output": "x", "model": {"path": "y"}}
+    short = parse_config({**needed, "verifier": "my_package.module:MyVerifier"}, "here").verifier
+    assert short == parse_config({**needed, "verifier": {"name": "my_package.module:MyVerifier"}}, "here").verifier
+    assert short.name == "my_package.module:MyVerifier"
