@@ -53,6 +53,16 @@ class RunConfig(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _weighs_what_was_sampled(self) -> "RunConfig":
+        if self.objective.importance != "none" and self.rollout.temperature != 1:
+            raise ValueError(
+                f"objective.importance is {self.objective.importance}, and rollout.temperature is "
+                f"{self.rollout.temperature:g}: the engine reports log-probs at temperature 1 only; set one of the two "
+                "to none or 1"
+            )
+        return self
+
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConfig:
     """Read a run's YAML file and lay `section.key=value` overrides over it.

@@ -148,3 +148,9 @@ def test_a_verifier_may_be_given_by_its_name_alone():
     short = parse_config({**needed, "verifier": "my_package.module:MyVerifier"}, "here").verifier
     assert short == parse_config({**needed, "verifier": {"name": "my_package.module:MyVerifier"}}, "here").verifier
     assert short.name == "my_package.module:MyVerifier"
+
+
+def test_importance_weights_need_log_probs_at_the_sampling_temperature():
+    tree = {"output": "x", "model": {"path": "y"}, "objective": {"importance": "mask"}, "rollout": {"temperature": 0.7}}
+    with pytest.raises(ValueError, match=r"objective.importance is mask, and rollout.temperature is 0.7"):
+        parse_config(tree, "here")

@@ -8,6 +8,8 @@ from pivotrl.schema import Section
 
 Advantage = Literal["grpo", "leave_one_out", "mean_only"]
 KlEstimator = Literal["k1", "k2", "k3"]
+Surrogate = Literal["clip", "cispo"]
+Importance = Literal["none", "truncate", "mask"]
 
 
 class ObjectiveConfig(Section):
@@ -28,6 +30,10 @@ class ObjectiveConfig(Section):
     """`token`: each token's policy / old policy probability, clipped by itself (PPO, GRPO). `sequence`: the geometric
     mean of a sample's token ratios, one clip for the whole sample (GSPO)."""
 
+    surrogate: Surrogate = "clip"
+    """`clip`: PPO's pessimistic clipped ratio. `cispo`: the clipped ratio, held constant, weighs A log p, so that every
+    token keeps a gradient (MiniMax-M1); token ratios only."""
+
     clip_low: float = Field(0.2, ge=0, le=1)
     """Ratios below 1 - clip_low give no gradient where the advantage is negative. GSPO uses 3e-4, sequence ratios."""
 
@@ -44,6 +50,17 @@ class ObjectiveConfig(Section):
     beta: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Weight of that KL. At 0 no reference log-probs need computing."""
 
+    importance: Importance = "none"
+    """What is done about sampler and trainer giving one token different probabilities, by the weight w = trainer's /
+    sampler's. `none`: measured only. `truncate`: every term of the loss times w, held between the two bounds (truncated
+    importance sampling). `mask`: times w inside the bounds, and a token outside them dropped (IcePop)."""
+
+    importance_low: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Lower bound of w. IcePop uses 0.5."""
+
+    importance_high: float = Field(5.0, gt=0, allow_inf_nan=False)
+    """Upper bound of w. NVIDIA's recipes and IcePop use 5."""
+
     aggregation: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
     """How token terms become one number, always over the whole global batch. `token_mean`: mean over all response
     tokens (DAPO). `sequence_mean`: mean over each sample's tokens, then over samples (GRPO, GSPO). `constant`: sum over
@@ -56,9 +73,15 @@ class ObjectiveConfig(Section):
     """Weight of the policy's per-token entropy (nats), which is maximised. 0.001 to 0.01 where exploration dies."""
 
     @model_validator(mode="after")
-    def _check_constant(self) -> "ObjectiveConfig":
+    def _fits_together(self) -> "ObjectiveConfig":
         if self.aggregation == "constant" and self.tokens_per_sample is None:
             raise ValueError("aggregation constant needs tokens_per_sample: set it to the longest response allowed")
+        if self.surrogate == "cispo" and (self.ratio != "token" or self.dual_clip is not None):
+            raise ValueError("surrogate cispo weighs single tokens: set ratio to token and dual_clip to null")
+        if self.importance_low > self.importance_high:
+            raise ValueError(
+                f"importance_low is {self.importance_low:g}, above importance_high, {self.importance_high:g}: swap them"
+            )
         if self.aggregation != "constant" and self.tokens_per_sample is not None:
             raise ValueError(
                 f"tokens_per_sample is {self.tokens_per_sample:g}, which aggregation {self.aggregation} does not use: "

@@ -5,13 +5,14 @@ Legend: N samples of the global batch; one micro-batch packs S samples with T re
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.objective.metrics import MetricSums, sum_metrics
-from pivotrl.objective.terms import PolicyTerm, kl_term, policy_term
+from pivotrl.objective.terms import PolicyTerm, cispo_term, importance_weight, kl_term, policy_term
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class ResponseTokens:
     reference_logp_T: Tensor | None = None
     """Log-probs under the frozen reference: required where beta > 0, else only measured."""
     sampler_logp_T: Tensor | None = None
-    """Log-probs that the rollout engine reported: only measured."""
+    """Log-probs that the rollout engine reported: required where `importance` is set, else only measured. A token whose
+    value is not finite is dropped from the loss and counted."""
     entropy_T: Tensor | None = None
     """Entropy (nats) of the policy at each token: required where entropy_bonus > 0, else only measured."""
     mask_T: Tensor | None = None
@@ -91,51 +93,89 @@ def global_denominator(config: ObjectiveConfig, num_tokens_N: Sequence[int]) -> 
 def policy_loss(config: ObjectiveConfig, batch: ResponseTokens, denominator: float) -> PolicyLoss:
     """Sum over the micro-batch's tokens of w (policy term + beta KL - entropy_bonus H), with the terms of `terms.py`.
 
-    w is 1 / denominator, for `sequence_mean` also divided by the number of the sample's tokens. The policy term's
-    log-ratio is logp - old per token, or with `ratio: sequence` (GSPO) the mean of that over the sample. All tokens of
-    a sample have one w, so n tokens that share a mean, each with 1 / n of it, give the expression of one token:
-        g = d loss / d logp = w (d policy term / d log-ratio + beta d KL / d logp)
+    w is 1 / denominator, for `sequence_mean` also divided by the number of the sample's tokens, times the importance
+    weight of the token (constant, 1 without `importance`). The policy term's log-ratio x is logp - old per token, or
+    with `ratio: sequence` (GSPO) the mean of that over the sample's n tokens, each of which then has 1 / n of the
+    gradient of all n terms:
+        g = d loss / d logp = w d policy term / d x + w beta d KL / d logp       (token)
+        g = 1/n sum over the sample (w d policy term / d x) + w beta d KL / d logp   (sequence)
         h = d loss / d H    = -w entropy_bonus
+    Without importance weights all tokens of a sample have one w and one slope, and the two lines agree.
 
     Args:
         denominator: `global_denominator` of the whole global batch, never of this micro-batch.
 
     Raises:
-        ValueError: beta or entropy_bonus is set and its tensor is missing, or the denominator is not positive.
+        ValueError: beta, entropy_bonus or importance is set and its tensor is missing, or the denominator is not
+            positive.
     """
     if config.beta > 0 and batch.reference_logp_T is None:
         raise ValueError(f"beta is {config.beta:g}, which needs reference_logp_T: run the reference pass, or set 0")
     if config.entropy_bonus > 0 and batch.entropy_T is None:
         raise ValueError(f"entropy_bonus is {config.entropy_bonus:g}, which needs entropy_T: pass it, or set 0")
+    if config.importance != "none" and batch.sampler_logp_T is None:
+        raise ValueError(f"importance is {config.importance}, which needs sampler_logp_T: pass it, or set none")
     if not denominator > 0:
         raise ValueError(f"denominator must be positive, got {denominator}: use global_denominator of the whole batch")
 
+    dtype = batch.logp_T.dtype
     mask_T = torch.ones_like(batch.logp_T, dtype=torch.bool) if batch.mask_T is None else batch.mask_T
     logp_T = batch.logp_T.masked_fill(~mask_T, 0.0)
     old_logp_T = logp_T.detach() if batch.old_logp_T is None else batch.old_logp_T.masked_fill(~mask_T, 0.0)
-    num_tokens_T = _sum_over_sample(mask_T.to(logp_T.dtype), batch).clamp(min=1)
-    weight_T = mask_T.to(logp_T.dtype) / denominator
+    num_tokens_T = _sum_over_sample(mask_T.to(dtype), batch).clamp(min=1)
+    trust = _trust(config, batch, mask_T, old_logp_T)
+    weight_T = trust.weight_T / denominator
     if config.aggregation == "sequence_mean":
         weight_T = weight_T / num_tokens_T
 
     log_ratio_T = logp_T - old_logp_T
     if config.ratio == "sequence":
         log_ratio_T = _sum_over_sample(log_ratio_T, batch) / num_tokens_T
-    advantage_T = batch.advantages_S.to(logp_T.dtype)[batch.sample_index_T]
-    policy = policy_term(log_ratio_T, advantage_T, config.clip_low, config.clip_high, config.dual_clip)
-    value_T, slope_T = policy.value_T, policy.slope_T
+    advantage_T = batch.advantages_S.to(dtype)[batch.sample_index_T]
+    bounds = (config.clip_low, config.clip_high)
+    if config.surrogate == "cispo":
+        policy = cispo_term(logp_T, log_ratio_T, advantage_T, *bounds)
+    else:
+        policy = policy_term(log_ratio_T, advantage_T, *bounds, config.dual_clip)
+    value_T, g_T = policy.value_T, weight_T * policy.slope_T
+    if config.ratio == "sequence":
+        g_T = (_sum_over_sample(g_T, batch) / num_tokens_T).masked_fill(~mask_T, 0.0)
     if config.beta > 0:
         kl_T, kl_slope_T = kl_term(config.kl, logp_T, batch.reference_logp_T.masked_fill(~mask_T, 0.0))
         value_T = value_T + config.beta * kl_T
-        slope_T = slope_T + config.beta * kl_slope_T
+        g_T = g_T + weight_T * config.beta * kl_slope_T
     if config.entropy_bonus > 0:
         value_T = value_T - config.entropy_bonus * batch.entropy_T.masked_fill(~mask_T, 0.0)
     return PolicyLoss(
         loss=(weight_T * value_T).sum(),
-        g_T=weight_T * slope_T,
+        g_T=g_T,
         h_T=weight_T * -config.entropy_bonus,
-        metrics=_metrics(batch, policy, mask_T),
+        metrics=_metrics(batch, policy, trust, mask_T),
     )
+
+
+class _Trust(NamedTuple):
+    """How far each token is believed to be a sample of the trainer's policy; all detached."""
+
+    weight_T: Tensor
+    """0 where a token is masked or dropped, 1 where nothing is weighed."""
+    dropped_T: Tensor | None
+    """bool: the sampler's log-prob is not finite. None: the sampler's are not known."""
+    at_bound_T: Tensor | None
+    """bool: the importance weight was cut, or the token dropped, at a bound."""
+
+
+def _trust(config: ObjectiveConfig, batch: ResponseTokens, mask_T: Tensor, old_logp_T: Tensor) -> _Trust:
+    """The importance weight between sampler and trainer, both as they were when the batch was sampled."""
+    if batch.sampler_logp_T is None:
+        return _Trust(mask_T.to(old_logp_T.dtype), None, None)
+    dropped_T = mask_T & ~batch.sampler_logp_T.isfinite()
+    kept_T = mask_T & ~dropped_T
+    log_weight_T = old_logp_T - torch.where(kept_T, batch.sampler_logp_T, old_logp_T)
+    weight_T, at_bound_T = importance_weight(
+        config.importance, log_weight_T, config.importance_low, config.importance_high
+    )
+    return _Trust(weight_T.masked_fill(~kept_T, 0.0), dropped_T, at_bound_T)
 
 
 def _sum_over_sample(values_T: Tensor, batch: ResponseTokens) -> Tensor:
@@ -145,12 +185,12 @@ def _sum_over_sample(values_T: Tensor, batch: ResponseTokens) -> Tensor:
 
 
 @torch.no_grad()
-def _metrics(batch: ResponseTokens, policy: PolicyTerm, mask_T: Tensor) -> MetricSums:
+def _metrics(batch: ResponseTokens, policy: PolicyTerm, trust: _Trust, mask_T: Tensor) -> MetricSums:
     """Token metrics; the names depend only on which tensors are present, so all micro-batches of a run have the same.
 
     `ratio` and the clip shares are of the ratio that is clipped. `kl_old` is k3 of KL(old policy || policy).
     `sampler_gap` is |trainer - sampler| log-prob under the sampling weights, and `sampler_error` its exp (NeMo-RL's
-    token_mult_prob_error).
+    token_mult_prob_error), over the tokens whose sampler log-prob is finite; `sampler_dropped_share` are the others.
     """
     sampling_logp_T = batch.logp_T if batch.old_logp_T is None else batch.old_logp_T
     values = {
@@ -164,7 +204,12 @@ def _metrics(batch: ResponseTokens, policy: PolicyTerm, mask_T: Tensor) -> Metri
         values["kl_reference"] = kl_term("k3", batch.logp_T, batch.reference_logp_T)[0]
     if batch.entropy_T is not None:
         values["entropy"] = batch.entropy_T
-    if batch.sampler_logp_T is not None:
+    sums = sum_metrics(values, mask_T)
+    if trust.dropped_T is not None:
         gap_T = (sampling_logp_T - batch.sampler_logp_T).abs()
-        values |= {"sampler_gap": gap_T, "sampler_error": gap_T.exp()}
-    return sum_metrics(values, mask_T)
+        sums |= sum_metrics({"sampler_gap": gap_T, "sampler_error": gap_T.exp()}, mask_T & ~trust.dropped_T)
+        sums |= sum_metrics({"sampler_dropped_share": trust.dropped_T}, mask_T)
+    if trust.at_bound_T is not None:
+        shares = {"importance_weight": trust.weight_T, "importance_bound_share": trust.at_bound_T}
+        sums |= sum_metrics(shares, mask_T)
+    return sums

@@ -21,9 +21,11 @@ def sum_metrics(values: Mapping[str, Tensor], mask_T: Tensor) -> MetricSums:
 
 
 def mean_metrics(micro_batches: Sequence[MetricSums]) -> dict[str, float]:
-    """Mean per token over the micro-batches of all ranks: at least one, with the same names, and one token in all."""
+    """Mean per token over the micro-batches of all ranks: at least one, with the same names. A metric that no token had
+    (every sampler log-prob was dropped) is left out."""
     means = {}
     for name in micro_batches[0]:
         total, count = torch.stack([sums[name] for sums in micro_batches]).sum(dim=0).tolist()
-        means[name] = total / count
+        if count:
+            means[name] = total / count
     return means

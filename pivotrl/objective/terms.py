@@ -8,10 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pivotrl.objective.config import KlEstimator
+from pivotrl.objective.config import Importance, KlEstimator
 
 MAX_LOG_RATIO = 20.0
 """exp is taken of at most this, so that one token cannot overflow a batch; past it that exp gives no gradient."""
+MAX_KL = 10.0
+"""An estimate is held in [-MAX_KL, MAX_KL], as NeMo-RL holds it; at the bound it gives no gradient."""
 
 
 class PolicyTerm(NamedTuple):
@@ -23,9 +25,9 @@ class PolicyTerm(NamedTuple):
     ratio_T: Tensor
     """Before clipping, detached."""
     at_low_T: Tensor
-    """bool: negative advantage, ratio below 1 - clip_low: no gradient."""
+    """bool: ratio below 1 - clip_low, where that bound holds (clip: negative advantage, and no gradient)."""
     at_high_T: Tensor
-    """bool: positive advantage, ratio above 1 + clip_high: no gradient."""
+    """bool: ratio above 1 + clip_high, where that bound holds (clip: positive advantage, and no gradient)."""
     at_dual_T: Tensor
     """bool: negative advantage, ratio above dual_clip: no gradient."""
 
@@ -55,19 +57,49 @@ def policy_term(
     return PolicyTerm(value_T, slope_T, ratio_T, at_low_T, at_high_T, at_dual_T)
 
 
+def cispo_term(
+    logp_T: Tensor, log_ratio_T: Tensor, advantage_T: Tensor, clip_low: float, clip_high: float
+) -> PolicyTerm:
+    """CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4) as a loss: -A w log p, where w = clip(r, 1 - clip_low, 1 + clip_high)
+    is a constant. Its derivative to log p, and so to the log-ratio, is -A w at every token.
+    """
+    ratio_T = log_ratio_T.detach().clamp(max=MAX_LOG_RATIO).exp()
+    slope_T = -advantage_T * ratio_T.clamp(1 - clip_low, 1 + clip_high)
+    at_low_T, at_high_T = ratio_T < 1 - clip_low, ratio_T > 1 + clip_high
+    return PolicyTerm(slope_T * logp_T, slope_T, ratio_T, at_low_T, at_high_T, torch.zeros_like(at_low_T))
+
+
+def importance_weight(
+    importance: Importance, log_weight_T: Tensor, low: float, high: float
+) -> tuple[Tensor, Tensor | None]:
+    """Each token's weight w = e^log_weight, trainer's / sampler's probability, detached; and where a bound holds.
+
+    - `truncate` (truncated importance sampling): min(max(w, low), high).
+    - `mask` (IcePop): w where low <= w <= high, else 0.
+    - `none`: 1, and no token is at a bound (None).
+    """
+    if importance == "none":
+        return torch.ones_like(log_weight_T), None
+    weight_T = log_weight_T.detach().clamp(max=MAX_LOG_RATIO).exp()
+    outside_T = (weight_T < low) | (weight_T > high)
+    return (weight_T.masked_fill(outside_T, 0.0) if importance == "mask" else weight_T.clamp(low, high)), outside_T
+
+
 def kl_term(estimator: KlEstimator, logp_T: Tensor, reference_logp_T: Tensor) -> tuple[Tensor, Tensor]:
     """Estimate KL(policy || reference) from tokens that the policy sampled (Schulman, "Approximating KL Divergence").
 
-    With x = reference - policy log-prob: k1 = -x, k2 = x^2 / 2, k3 = e^x - 1 - x, constant from x = MAX_LOG_RATIO on.
+    With x = reference - policy log-prob, held in [-MAX_LOG_RATIO, MAX_LOG_RATIO]: k1 = -x, k2 = x^2 / 2,
+    k3 = e^x - 1 - x, each then held in [-MAX_KL, MAX_KL].
 
     Returns:
-        The estimates [T], and their derivatives to `logp_T` [T], detached: 1, -x and 1 - e^x.
+        The estimates [T], and their derivatives to `logp_T` [T], detached: 1, -x and 1 - e^x; 0 beyond a bound.
     """
-    x_T = reference_logp_T - logp_T
+    x_T = (reference_logp_T - logp_T).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     if estimator == "k1":
-        return -x_T, torch.ones_like(x_T)
-    if estimator == "k2":
-        return x_T.square() / 2, -x_T.detach()
-    capped_T = x_T.clamp(max=MAX_LOG_RATIO)
-    value_T = capped_T.expm1() - capped_T
-    return value_T, -capped_T.detach().expm1().masked_fill(x_T > MAX_LOG_RATIO, 0.0)
+        value_T, slope_T = -x_T, torch.ones_like(x_T)
+    elif estimator == "k2":
+        value_T, slope_T = x_T.square() / 2, -x_T.detach()
+    else:
+        value_T, slope_T = x_T.expm1() - x_T, -x_T.detach().expm1()
+    # Where x is at its bound, every estimate is beyond its own.
+    return value_T.clamp(-MAX_KL, MAX_KL), slope_T.masked_fill(value_T.detach().abs() > MAX_KL, 0.0)

@@ -19,6 +19,9 @@ from pivotrl.objective.config import ObjectiveConfig
         ("ratio", "word"),
         ("kl", "k4"),
         ("aggregation", "mean"),
+        ("surrogate", "reinforce"),
+        ("importance", "clip"),
+        ("importance_high", 0.0),
         ("clip", 0.2),
     ],
 )
@@ -35,6 +38,15 @@ def test_the_constant_and_its_aggregation_come_together():
     with pytest.raises(ValueError, match="drop it, or set aggregation to constant"):
         ObjectiveConfig(aggregation="token_mean", tokens_per_sample=64)
     assert ObjectiveConfig(aggregation="constant", tokens_per_sample=64).tokens_per_sample == 64
+
+
+def test_keys_that_contradict_each_other_are_refused():
+    with pytest.raises(ValueError, match="set ratio to token"):
+        ObjectiveConfig(surrogate="cispo", ratio="sequence")
+    with pytest.raises(ValueError, match="dual_clip to null"):
+        ObjectiveConfig(surrogate="cispo", dual_clip=3.0)
+    with pytest.raises(ValueError, match="swap them"):
+        ObjectiveConfig(importance="mask", importance_low=2.0, importance_high=1.5)
 
 
 def test_every_field_is_documented():

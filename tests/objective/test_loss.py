@@ -33,6 +33,26 @@ CONFIGS = [
         (("token_mean", 0.1), ("sequence_mean", 0.0), ("constant", 0.1)),
     )
 ]
+WEIGHED_CONFIGS = [
+    ObjectiveConfig(
+        ratio=ratio,
+        surrogate=surrogate,
+        clip_low=0.2,
+        clip_high=0.3,
+        beta=0.3,
+        entropy_bonus=0.1,
+        aggregation=aggregation,
+        importance=importance,
+        importance_low=0.8,
+        importance_high=1.1,
+    )
+    for (ratio, surrogate), importance, aggregation in itertools.product(
+        (("token", "clip"), ("sequence", "clip"), ("token", "cispo")),
+        ("none", "truncate", "mask"),
+        ("token_mean", "sequence_mean"),
+    )
+]
+CONFIGS += WEIGHED_CONFIGS
 
 
 def make_batch(seed: int = 0, dtype: torch.dtype = torch.float64) -> ResponseTokens:
@@ -53,13 +73,16 @@ def make_batch(seed: int = 0, dtype: torch.dtype = torch.float64) -> ResponseTok
     def spoil(values_T: torch.Tensor) -> torch.Tensor:
         return values_T.masked_fill(~mask_T, float("nan")).to(dtype)
 
+    sampler_logp_T = old_logp_T + noise(0.4)
+    sampler_logp_T[[3, 11]] = torch.tensor([float("-inf"), float("nan")], dtype=torch.float64)
+
     return ResponseTokens(
         logp_T=spoil(logp_T).requires_grad_(),
         sample_index_T=sample_index_T,
         advantages_S=torch.tensor([advantage for advantage, _ in rows], dtype=dtype),
         old_logp_T=spoil(old_logp_T),
         reference_logp_T=spoil(logp_T + noise(0.5)),
-        sampler_logp_T=spoil(old_logp_T + noise(0.01)),
+        sampler_logp_T=spoil(sampler_logp_T),
         entropy_T=spoil(1.0 + noise(0.5)).requires_grad_(),
         mask_T=mask_T,
     )
@@ -93,6 +116,8 @@ def textbook(config: ObjectiveConfig, batch: ResponseTokens) -> torch.Tensor:
         if config.ratio == "sequence":
             ratio = ratio.prod().pow(1 / len(ratio)).expand_as(ratio)
         surrogate = torch.max(-advantage * ratio, -advantage * ratio.clip(1 - config.clip_low, 1 + config.clip_high))
+        if config.surrogate == "cispo":
+            surrogate = -advantage * ratio.clip(1 - config.clip_low, 1 + config.clip_high).detach() * logp
         if config.dual_clip is not None and advantage < 0:
             surrogate = torch.min(surrogate, -advantage * torch.full_like(ratio, config.dual_clip))
         policy_over_reference = (logp - reference).exp()
@@ -101,7 +126,14 @@ def textbook(config: ObjectiveConfig, batch: ResponseTokens) -> torch.Tensor:
             "k2": policy_over_reference.log() ** 2 / 2,
             "k3": 1 / policy_over_reference - 1 + policy_over_reference.log(),
         }[config.kl]
-        samples.append(surrogate + config.beta * kl - config.entropy_bonus * batch.entropy_T[mine])
+        sampled = batch.sampler_logp_T[mine]
+        weight = {
+            "none": lambda w: torch.ones_like(w),
+            "truncate": lambda w: w.clip(config.importance_low, config.importance_high),
+            "mask": lambda w: w * (w >= config.importance_low) * (w <= config.importance_high),
+        }[config.importance]((old - sampled.nan_to_num(0, 0, 0)).exp())
+        weight = weight * sampled.isfinite()
+        samples.append(weight * (surrogate + config.beta * kl - config.entropy_bonus * batch.entropy_T[mine]))
     if config.aggregation == "token_mean":
         return torch.cat(samples).mean()
     if config.aggregation == "sequence_mean":
@@ -172,15 +204,29 @@ TERM_MUTANTS = [
     ("flat_T = at_low_T | ", "flat_T = "),
     ("| at_high_T |", "|"),
     ("| at_dual_T |", "|"),
-    ("x_T = reference_logp_T - logp_T", "x_T = logp_T - reference_logp_T"),
+    ("(reference_logp_T - logp_T).clamp", "(logp_T - reference_logp_T).clamp"),
     ("x_T.square() / 2", "x_T.square()"),
-    ("-capped_T.detach().expm1()", "capped_T.detach().expm1()"),
+    ("-x_T.detach().expm1()", "x_T.detach().expm1()"),
+    ("ratio_T.clamp(1 - clip_low, 1 + clip_high)", "ratio_T"),
+    ("slope_T * logp_T, slope_T", "slope_T * log_ratio_T, slope_T"),
+    ("slope_T * logp_T, slope_T", "slope_T * logp_T, slope_T * ratio_T"),
+    ("weight_T.clamp(low, high)", "weight_T.clamp(max=high)"),
+    ("weight_T.clamp(low, high)", "weight_T"),
+    ("weight_T.masked_fill(outside_T, 0.0)", "weight_T.clamp(low, high)"),
+    ('if importance == "mask" else', 'if importance != "mask" else'),
 ]
 LOSS_MUTANTS = [
     ("_sum_over_sample(log_ratio_T, batch) / num_tokens_T", "_sum_over_sample(log_ratio_T, batch)"),
     ("value_T = value_T - config.entropy_bonus", "value_T = value_T + config.entropy_bonus"),
     ("h_T=weight_T * -config.entropy_bonus", "h_T=weight_T * config.entropy_bonus"),
-    ("slope_T = slope_T + config.beta * kl_slope_T", "slope_T = slope_T"),
+    ("g_T = g_T + weight_T * config.beta * kl_slope_T", "pass"),
+    ("g_T = g_T + weight_T * config.beta * kl_slope_T", "g_T = g_T + config.beta * kl_slope_T"),
+    ("(_sum_over_sample(g_T, batch) / num_tokens_T).masked_fill(~mask_T, 0.0)", "g_T"),
+    ("weight_T.masked_fill(~kept_T, 0.0)", "weight_T"),
+    (
+        "log_weight_T = old_logp_T - torch.where(kept_T, batch.sampler_logp_T, old_logp_T)",
+        "log_weight_T = torch.where(kept_T, batch.sampler_logp_T, old_logp_T) - old_logp_T",
+    ),
     ("weight_T = weight_T / num_tokens_T", "pass"),
     ("logp_T = batch.logp_T.masked_fill(~mask_T, 0.0)", "logp_T = batch.logp_T"),
 ]
@@ -191,6 +237,8 @@ def test_the_textbook_catches_wrong_terms(old, new, monkeypatch):
     wrong = mutant(terms, old, new)
     monkeypatch.setattr(loss, "policy_term", wrong.policy_term)
     monkeypatch.setattr(loss, "kl_term", wrong.kl_term)
+    monkeypatch.setattr(loss, "cispo_term", wrong.cispo_term)
+    monkeypatch.setattr(loss, "importance_weight", wrong.importance_weight)
     with pytest.raises(AssertionError):
         check_textbook(policy_loss)
 
@@ -202,12 +250,21 @@ def test_the_textbook_catches_a_wrong_loss(old, new):
 
 
 def test_micro_batches_catch_a_local_denominator():
-    wrong = mutant(loss, "mask_T.to(logp_T.dtype) / denominator", "mask_T.to(logp_T.dtype) / mask_T.sum()")
+    wrong = mutant(loss, "trust.weight_T / denominator", "trust.weight_T / mask_T.sum()")
     with pytest.raises(AssertionError):
         check_micro_batches(wrong.policy_loss)
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.ratio}-{c.dual_clip}-{c.kl}-{c.beta}-{c.aggregation}")
+# CISPO holds its ratio constant, so that its gradient is not the slope of its value.
+STEADY_CONFIGS = [config for config in CONFIGS if config.surrogate == "clip"]
+
+
+def describe(config: ObjectiveConfig) -> str:
+    kind = f"{config.ratio}-{config.dual_clip}-{config.kl}-{config.beta}"
+    return f"{kind}-{config.aggregation}-{config.importance}"
+
+
+@pytest.mark.parametrize("config", STEADY_CONFIGS, ids=describe)
 def test_gradcheck_through_every_branch(config):
     whole = make_batch()
     batch = select(whole, list(range(15)))
@@ -216,7 +273,7 @@ def test_gradcheck_through_every_branch(config):
         assert 0 < seen[branch][0] < seen[branch][1]
 
     def value(logp_T, entropy_T):
-        fields = {name: getattr(batch, name) for name in ("old_logp_T", "reference_logp_T", "mask_T")}
+        fields = {name: getattr(batch, name) for name in ("old_logp_T", "reference_logp_T", "sampler_logp_T", "mask_T")}
         tokens = ResponseTokens(logp_T, batch.sample_index_T, batch.advantages_S, entropy_T=entropy_T, **fields)
         return policy_loss(config, tokens, 10.0).loss
 
@@ -266,7 +323,8 @@ def test_metrics_are_means_over_the_tokens_that_count():
     ratio = (batch.logp_T - batch.old_logp_T).exp()[keep].tolist()
     advantage = batch.advantages_S[batch.sample_index_T][keep].tolist()
     pairs, num_tokens = list(zip(ratio, advantage, strict=True)), len(ratio)
-    gap = (batch.old_logp_T - batch.sampler_logp_T)[keep].abs().tolist()
+    sampled = keep & batch.sampler_logp_T.isfinite()
+    gap = (batch.old_logp_T - batch.sampler_logp_T)[sampled].abs().tolist()
     policy_over_reference = (batch.logp_T - batch.reference_logp_T)[keep].exp()
     assert means == pytest.approx(
         {
@@ -277,11 +335,34 @@ def test_metrics_are_means_over_the_tokens_that_count():
             "kl_old": (torch.tensor(ratio) - 1 - torch.tensor(ratio).log()).mean().item(),
             "kl_reference": (1 / policy_over_reference - 1 + policy_over_reference.log()).mean().item(),
             "entropy": batch.entropy_T[keep].mean().item(),
-            "sampler_gap": sum(gap) / num_tokens,
+            "sampler_gap": sum(gap) / (num_tokens - 2),
             "sampler_error": torch.tensor(gap).exp().mean().item(),
+            "sampler_dropped_share": 2 / num_tokens,
         },
         rel=1e-5,
     )
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_the_kl_of_one_far_token_is_held_and_gives_no_gradient(estimator):
+    logp_T = torch.tensor([-30.0, -1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    value_T, slope_T = terms.kl_term(estimator, logp_T, torch.tensor([0.0, -1.5, -30.0], dtype=torch.float64))
+    (gradient_T,) = torch.autograd.grad(value_T.sum(), logp_T)
+    assert value_T[[0, 2]].abs().tolist() == [terms.MAX_KL] * 2
+    assert 0 < value_T[1] < 1
+    torch.testing.assert_close(gradient_T, slope_T, rtol=1e-12, atol=0)
+    assert slope_T[[0, 2]].tolist() == [0.0, 0.0]
+
+
+def test_a_batch_whose_sampler_log_probs_are_all_lost_trains_nothing_and_says_so():
+    logp_T = torch.zeros(2, requires_grad=True)
+    lost = torch.full((2,), float("nan"))
+    batch = ResponseTokens(logp_T, torch.tensor([0, 1]), torch.tensor([1.0, -1.0]), sampler_logp_T=lost)
+    result = policy_loss(ObjectiveConfig(), batch, 2.0)
+    means = metrics.mean_metrics([result.metrics])
+    assert result.g_T.tolist() == torch.autograd.grad(result.loss, logp_T)[0].tolist() == [0.0, 0.0]
+    assert means["sampler_dropped_share"] == 1.0
+    assert "sampler_gap" not in means
 
 
 def test_an_empty_micro_batch_still_has_a_backward_pass():
@@ -316,5 +397,7 @@ def test_bad_input_names_the_argument():
         policy_loss(ObjectiveConfig(beta=0.1), batch, 1.0)
     with pytest.raises(ValueError, match="needs entropy_T"):
         policy_loss(ObjectiveConfig(entropy_bonus=0.1), batch, 1.0)
+    with pytest.raises(ValueError, match="needs sampler_logp_T"):
+        policy_loss(ObjectiveConfig(importance="mask"), batch, 1.0)
     with pytest.raises(ValueError, match="denominator must be positive"):
         policy_loss(ObjectiveConfig(), batch, 0.0)
