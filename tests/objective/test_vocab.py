@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pivotrl.objective import vocab
-from pivotrl.objective.vocab import vocab_parallel_logprob
+from pivotrl.objective import rows, vocab
+from pivotrl.objective.vocab import IGNORED, vocab_parallel_logprob
 from tests.launch import launch
 from tests.objective.mutants import mutant
 from tests.objective.vocab_cases import check, random_case
@@ -54,6 +54,46 @@ def check_every_case(function) -> None:
     check(function, *random_case(20, 100, 5.0, torch.float32, offset=-30000.0), 1.4)
     logits_NV, targets_N = random_case(20, 100, 5.0, torch.float32)
     check(function, logits_NV.index_fill(1, torch.arange(90, 100), -torch.inf), targets_N % 90, 1.0)
+    check_padding_and_ignored_rows(function)
+
+
+def check_padding_and_ignored_rows(function) -> None:
+    """Columns beyond the vocabulary and ignored rows hold NaN: the rest is as without them, and they get zeros."""
+    logits_NV, targets_N = random_case(20, 100, 5.0, torch.float32)
+    targets_N = targets_N % 90
+    kept_N = torch.arange(20) % 3 != 0
+    spoilt_NV = logits_NV.clone()
+    spoilt_NV[:, 90:] = torch.nan
+    spoilt_NV[~kept_N] = torch.nan
+    for in_place in (False, True):
+        leaf_NV = spoilt_NV.clone().requires_grad_()
+        copy_NV = leaf_NV * 1.0
+        logp_N, entropy_N = function(
+            copy_NV, targets_N.where(kept_N, torch.tensor(IGNORED)), None, 0.7, vocabulary=90, in_place=in_place
+        )
+        assert not logp_N[~kept_N].any()
+        assert not entropy_N[~kept_N].any()
+        weights_N = torch.linspace(-2, 3, 20)
+        (grad_NV,) = torch.autograd.grad((logp_N * weights_N + entropy_N).sum(), copy_NV, retain_graph=True)
+        plain_NV = logits_NV[kept_N, :90].double().requires_grad_()
+        log_p_NV = (plain_NV / 0.7).log_softmax(dim=1)
+        expected_N = log_p_NV.gather(1, targets_N[kept_N, None])[:, 0]
+        loss = (expected_N * weights_N[kept_N]).sum() - (log_p_NV.exp() * log_p_NV).sum()
+        (expected_NV,) = torch.autograd.grad(loss, plain_NV)
+        torch.testing.assert_close(logp_N[kept_N].double(), expected_N, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(grad_NV[kept_N, :90].double(), expected_NV, rtol=1e-4, atol=1e-5)
+        assert not grad_NV[~kept_N].any()
+        assert not grad_NV[:, 90:].any()
+
+
+def test_a_gradient_written_over_the_logits_is_computed_once():
+    logits_NV, targets_N = random_case(20, 100, 5.0, torch.float32)
+    copy_NV = logits_NV.requires_grad_() * 1.0
+    logp_N, _ = vocab_parallel_logprob(copy_NV, targets_N, in_place=True)
+    (grad_NV,) = torch.autograd.grad(logp_N.sum(), copy_NV, retain_graph=True)
+    assert grad_NV.data_ptr() == copy_NV.data_ptr()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(logp_N.sum(), copy_NV)
 
 
 def test_every_case_passes():
@@ -71,13 +111,30 @@ def test_every_case_passes():
         ("log_p_CV.add_(entropy_C[:, None])", "log_p_CV"),
         (".sub_(g_C[:, None])", ""),
         ("return d_CV.mul_(1 / temperature)", "return d_CV"),
+        (".masked_fill_((targets_C < 0)[:, None], 0.0)", ""),
+        ("out_NV[:, num_valid:] = 0", "pass"),
+        ("logits_NV = logits_NV[:, :num_valid]", "pass"),
         ("logits_CV.amax(dim=1).to(dtype)", "logits_CV.amax(dim=1).to(dtype).clamp(min=0)"),
         (".clamp_(min=LOG_ZERO)", ""),
-        ("log_sum_N - weighted_N / sum_N", "log_sum_N + weighted_N / sum_N"),
     ],
 )
-def test_the_cases_catch(old, new):
-    """No entropy gradient, its sign, H missing in it; no softmax term, no 1 / T; max from 0; -inf times 0; H's sign."""
+def test_the_cases_catch_a_wrong_pass(old, new, monkeypatch):
+    """No entropy gradient, its sign, H missing in it; no softmax term, no 1 / T; ignored rows and padding not ignored;
+    max from 0; -inf times 0."""
+    monkeypatch.setattr(vocab, "rows", mutant(rows, old, new))
+    with pytest.raises(AssertionError):
+        check_every_case(vocab_parallel_logprob)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("log_sum_N - weighted_N / sum_N", "log_sum_N + weighted_N / sum_N"),
+        ("(target_N - maximum_N) / temperature", "(target_N - maximum_N)"),
+        ("log_sum_N).masked_fill(ignored_N, 0.0)", "log_sum_N)"),
+    ],
+)
+def test_the_cases_catch_wrong_sums(old, new):
     with pytest.raises(AssertionError):
         check_every_case(mutant(vocab, old, new).vocab_parallel_logprob)
 
@@ -106,7 +163,7 @@ def test_each_output_alone_has_its_gradient():
 
 def test_chunks_strides_and_no_rows(monkeypatch):
     logits_NV, targets_N = random_case(23, 64, 3.0, torch.float64)
-    monkeypatch.setattr(vocab, "CHUNK_ELEMENTS", 5 * 64)
+    monkeypatch.setattr(rows, "CHUNK_ELEMENTS", 5 * 64)
     check(vocab_parallel_logprob, logits_NV, targets_N, 0.7, tolerance=1e-12)
     check(vocab_parallel_logprob, logits_NV[:, ::2], targets_N // 2, 0.7, tolerance=1e-12)
     empty_NV = torch.empty(0, 64, requires_grad=True)
@@ -136,10 +193,12 @@ def test_logits_changed_before_backward_are_noticed():
 
 def test_bad_input_names_the_argument():
     logits_NV, targets_N = random_case(4, 8, 1.0, torch.float32)
-    with pytest.raises(ValueError, match=r"targets must be in \[0, 8\), got 8"):
+    with pytest.raises(ValueError, match=r"targets must be in \[0, 8\) or -100, got 8"):
         vocab_parallel_logprob(logits_NV, torch.tensor([0, 8, 1, 2]))
-    with pytest.raises(ValueError, match=r"targets must be in \[0, 8\), got -100"):
-        vocab_parallel_logprob(logits_NV, torch.tensor([0, -100, 1, 2]))
+    with pytest.raises(ValueError, match=r"targets must be in \[0, 8\) or -100, got -1"):
+        vocab_parallel_logprob(logits_NV, torch.tensor([0, -1, 1, 2]))
+    with pytest.raises(ValueError, match=r"vocabulary must be in \[1, 8\], the columns of all shards, got 9"):
+        vocab_parallel_logprob(logits_NV, targets_N, vocabulary=9)
     with pytest.raises(ValueError, match=r"got \[4, 8\] and \[3\]"):
         vocab_parallel_logprob(logits_NV, targets_N[:3])
     with pytest.raises(ValueError, match="temperature must be positive, got 0"):

@@ -12,7 +12,7 @@ from tests.objective.vocab_cases import check, random_case
 
 # Wrong shard offset; one rank's log-sum taken for all; U not shifted to the common maximum.
 MUTANTS = [
-    ("targets_N - rank * logits_NV.shape[1]", "targets_N - (rank + 1) * logits_NV.shape[1]"),
+    ("else dist.get_rank(tp_group))", "else dist.get_rank(tp_group) + 1)"),
     ("(scale_RN * sum_RN).sum(dim=0)", "sum_RN[0]"),
     ("weighted_RN + sum_RN * shift_RN", "weighted_RN"),
 ]
