@@ -1,0 +1,109 @@
+"""What tools/score.py prints: verdicts by reason, and an audit's probes with the rows that break them."""
+
+from collections import Counter
+from typing import Any
+
+from pivotrl.trajectories.faults import excerpt
+from pivotrl.verifiers.audit import PROBES, Probe
+from pivotrl.verifiers.base import Verdict
+from pivotrl.verifiers.rows import BadRow, RowId
+
+BREAKS_SHOWN = 20
+
+
+class Rejects:
+    """The bad rows of a file, counted by reason."""
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+        self.first = ""
+        """The first one in words."""
+
+    def add(self, row: BadRow) -> None:
+        self.first = self.first or str(row.rejected)
+        self.reasons[row.rejected.reason] += 1
+
+    def line(self, file: object) -> str:
+        """One line for the end of a table; `file` is where they were written."""
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.most_common())
+        return f"rejected {self.reasons.total():,} rows ({counts}): {file or self.first}"
+
+
+class ReasonTable:
+    """Counts and rewards by reason."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._rewards: Counter[str] = Counter()
+
+    def add(self, verdict: Verdict) -> None:
+        self._counts[verdict.reason] += 1
+        self._rewards[verdict.reason] += verdict.reward
+
+    @property
+    def rows(self) -> int:
+        return self._counts.total()
+
+    def lines(self) -> list[str]:
+        """The table; there is at least one row."""
+        head = f"{'reason':32}{'rows':>9}{'share':>9}{'mean reward':>13}"
+        body = [
+            _line(reason[:31], count, count / self.rows, self._rewards[reason] / count)
+            for reason, count in self._counts.most_common()
+        ]
+        return [head, *body, _line("all", self.rows, 1.0, self._rewards.total() / self.rows)]
+
+
+class ProbeTable:
+    """Counts, rewards and breaks by probe."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._rewards: Counter[str] = Counter()
+        self.breaks: Counter[str] = Counter()
+        self._shown: dict[str, list[str]] = {}
+
+    def add(self, probe: Probe, row: RowId, verdict: Verdict) -> None:
+        self._counts[probe.name] += 1
+        self._rewards[probe.name] += verdict.reward
+        if not probe.holds(verdict):
+            self.breaks[probe.name] += 1
+            shown = self._shown.setdefault(probe.name, [])
+            if len(shown) < BREAKS_SHOWN:
+                detail = f": {excerpt(verdict.detail, 80)[1:-1]}" if verdict.detail else ""
+                shown.append(f"  {row}  {probe.name}  {verdict.reward:.3f}  {verdict.reason}{detail}")
+
+    @property
+    def probes(self) -> int:
+        return self._counts.total()
+
+    def lines(self) -> list[str]:
+        """The table, and up to BREAKS_SHOWN breaks, of every probe some."""
+        head = f"{'probe':22}{'probes':>8}{'expected':>10}{'mean reward':>13}{'breaks':>8}   what it is"
+        body = []
+        for name, meaning in PROBES.items():
+            count = self._counts[name]
+            mean = f"{self._rewards[name] / count:.3f}" if count else "-"
+            expected = Probe(name, []).expected
+            body.append(f"{name:22}{count:>8,}{expected:>10.0f}{mean:>13}{self.breaks[name]:>8,}   {meaning}")
+        if not self.breaks:
+            return [head, *body, "all hold"]
+        shown = [self._shown[name] for name in PROBES if name in self._shown]
+        turns = [lines[place] for place in range(BREAKS_SHOWN) for lines in shown if place < len(lines)]
+        total = self.breaks.total()
+        title = f"{total:,} of {self.probes:,} probes break; row, probe, reward, reason"
+        title += f" of {BREAKS_SHOWN}:" if total > BREAKS_SHOWN else ":"
+        return [head, *body, "", title, *turns[:BREAKS_SHOWN]]
+
+
+def usage_lines(usage: dict[str, Any]) -> list[str]:
+    """What verifiers that ask somebody cost, a line each."""
+    return [
+        f"{name}: "
+        + (", ".join(f"{key} {value}" for key, value in said.items()) if isinstance(said, dict) else f"{said}")
+        for name, said in usage.items()
+    ]
+
+
+def _line(name: str, count: int, share: float, mean: float) -> str:
+    return f"{name:32}{count:>9,}{share:>8.1%} {mean:>13.3f}"
