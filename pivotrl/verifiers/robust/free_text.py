@@ -1,13 +1,96 @@
-"""Free text by what it says."""
+"""Do two pieces of free text say the same? Alike enough (`robust.similarity`), and nothing that matters changed.
+
+A mismatch, however alike the texts are: a change of negation, of a number, of a date or time, of a name (a word with a
+capital letter inside a sentence, an identifier, an address, a path, a quoted string), of one side of a pair of
+opposites (before and after, accept and reject, refundable and nonrefundable), or of what is `from` and what is `to`.
+What one text states and the other leaves out is a change. Not seen: roles told by word order alone.
+"""
 
 from typing import Any
 
 from pivotrl.verifiers.base import Difference
-from pivotrl.verifiers.robust.shown import other
-from pivotrl.verifiers.robust.similarity import DEFAULT_THRESHOLD, text_similarity
+from pivotrl.verifiers.robust.facts import Said, fold, said, said_by_expert
+from pivotrl.verifiers.robust.shown import other, shown
+from pivotrl.verifiers.robust.similarity import DEFAULT_THRESHOLD, similarity
+from pivotrl.verifiers.robust.words import OPPOSITES, PREFIXES
+
+LONGEST_COMPARED = 20_000
+"""Characters of free text that are compared; longer text must be equal after folding."""
+MOST_DATES = 100
+"""Dates of one text that are compared with an unstated year; more must be equal as written."""
 
 
 def compare_text(expected: Any, actual: Any, threshold: float = DEFAULT_THRESHOLD) -> Difference | None:
+    """Why the texts are not equivalent; None where they are. Symmetric.
+
+    Reasons: other_type, too_long, other_fact (something that matters changed), other_text (not alike enough).
+    """
     if not isinstance(expected, str) or not isinstance(actual, str):
-        return None if expected == actual else other(expected, actual, "other_type")
-    return None if text_similarity(expected, actual) >= threshold else other(expected, actual)
+        return Difference("other_type", f"{shown(actual)} where text is expected")
+    if expected == actual:
+        return None
+    if max(len(expected), len(actual)) > LONGEST_COMPARED:
+        if max(len(expected), len(actual)) <= 100 * LONGEST_COMPARED and fold(expected) == fold(actual):
+            return None
+        return Difference("too_long", f"more than {LONGEST_COMPARED} characters of text, and not equal")
+    wanted, found = said_by_expert(expected), said(actual)
+    if wanted.folded == found.folded:
+        return None
+    if (change := _change(wanted, found) or _change(found, wanted)) is not None:
+        return Difference("other_fact", f"{change}: {other(expected, actual).detail}")
+    alike = similarity(wanted, found)
+    if alike >= threshold:
+        return None
+    return Difference("other_text", f"similarity {alike:.2f} < {threshold:g}: {other(expected, actual).detail}")
+
+
+def _change(one: Said, two: Said) -> str | None:
+    """What of the first text the second one changes; asked in both directions."""
+    if one.negations != two.negations or (one.negated & two.plain) - two.negated - one.plain:
+        return "another negation"
+    if _numbers_differ(one, two):
+        return "another number"
+    if one.dates != two.dates and not _dates_agree(one, two):
+        return "another date"
+    if not one.marks <= two.marks:
+        return "another identifier or time"
+    if not one.names <= two.words:
+        return "another name"
+    if any(quote not in two.folded for quote in one.quotes):
+        return "another quotation"
+    if _opposed(one, two):
+        return "the opposite"
+    if any(
+        (("to" if way == "from" else "from"), word) in two.ways and (way, word) not in two.ways
+        for way, word in one.ways
+    ):
+        return "from and to"
+    return None
+
+
+def _numbers_differ(one: Said, two: Said) -> bool:
+    if not one.numbers <= two.numbers | two.ones:
+        return True
+    return bool(one.ones - two.ones - two.numbers) and bool(two.ones - one.ones - one.numbers)
+
+
+def _dates_agree(one: Said, two: Said) -> bool:
+    """Every date of the first text is one of the second's, where a year that is not stated fits any."""
+    if len(one.dates) > MOST_DATES or len(two.dates) > MOST_DATES:
+        return one.dates <= two.dates
+    return all(
+        any(day[1:] == same[1:] and (day[0] == same[0] or not day[0] or not same[0]) for same in two.dates)
+        for day in one.dates
+    )
+
+
+def _opposed(one: Said, two: Said) -> bool:
+    for left, right in OPPOSITES:
+        if (one.words & left and not one.words & right and two.words & right and not two.words & left) or (
+            one.words & right and not one.words & left and two.words & left and not two.words & right
+        ):
+            return True
+    only = one.content.keys() - two.content.keys()
+    return any(
+        prefix + stem in two.content and prefix + stem not in one.content for stem in only for prefix in PREFIXES
+    )

@@ -1,0 +1,174 @@
+"""`number`: an answer that is a number, however it is written: `1,234.5`, `$1234.50`, `1.2345e3`, `50%`, `1/2`.
+
+In a text the answer is what stands in the last `\\boxed{}`, else behind the last "answer is" (or "answer:"), else the
+last number. A number with a percent sign is a hundredth of it; where only one side has the sign, the bare number on the
+other side is also taken as meant in percent, because a question for a percentage is answered either way.
+"""
+
+import math
+import re
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from pivotrl.verifiers.attempt import Attempt
+from pivotrl.verifiers.base import Difference
+from pivotrl.verifiers.content import ContentParams, ContentVerifier
+from pivotrl.verifiers.robust.shown import other, shown
+
+LONGEST_TEXT = 200_000
+"""Characters of a text in which a number is looked for; of longer text the end."""
+RELATIVE, ABSOLUTE = 1e-6, 0.0
+
+
+class Number(NamedTuple):
+    """A number as it was read: with a percent sign, `value` is what stands in front of the sign."""
+
+    value: float
+    percent: bool = False
+
+
+# A sign counts where no word or number ends in front of it; digits in groups of three, or as they come.
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+\u2212]?[$\u20ac\u00a3\u00a5]?\s?"
+    r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,400})?(?:\.\d{1,400})?(?:[eE][-+]?\d{1,4})?(?:\s?(?:%|\\%|percent\b))?"
+)
+_FRACTION = re.compile(r"([-+]?\d{1,15})\s?/\s?(\d{1,15})")
+_LATEX_FRACTION = re.compile(r"([-+]?)\\[dt]?frac\{(-?\d{1,15})\}\{(\d{1,15})\}")
+_ANSWER = re.compile(r"\banswer\b\s{0,3}(?:is|:|=)")
+
+
+def compare(expected: Any, actual: Any, relative: float = RELATIVE, absolute: float = ABSOLUTE) -> Difference | None:
+    """Why two numbers (JSON numbers, or texts that hold one) are not the same; None where they are.
+
+    Args:
+        expected: the expert's.
+        actual: the model's, untrusted.
+        relative: largest difference, relative to the larger of the two.
+        absolute: largest difference, in the numbers' own unit.
+
+    Reasons: no_number, other_value. Symmetric.
+    """
+    wanted, found = number_of(expected), number_of(actual)
+    if wanted is None or found is None:
+        if wanted is None and found is None and isinstance(expected, str) and isinstance(actual, str):
+            return None if expected.strip() == actual.strip() else other(expected, actual)
+        return Difference("no_number", f"no number in {shown(expected if wanted is None else actual)}")
+    left, right = _readings(wanted, found), _readings(found, wanted)
+    close = any(math.isclose(x, y, rel_tol=relative, abs_tol=absolute) for x in left for y in right)
+    return None if close else other(wanted.value, found.value)
+
+
+def number_of(value: Any) -> Number | None:
+    """The number that a JSON value is, or that a text gives as its answer; None where there is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        try:
+            return Number(float(value)) if math.isfinite(value) else None
+        except OverflowError:
+            return None
+    if not isinstance(value, str):
+        return None
+    text = value[-LONGEST_TEXT:].replace("\\$", "$").replace("\\,", "").replace("\\!", "")
+    return _whole(text) or _whole(_boxed(text)) or _behind_answer(text) or _last(text)
+
+
+def _readings(number: Number, other: Number) -> tuple[float, ...]:
+    if number.percent == other.percent:
+        return (number.value,)
+    return (number.value / 100, number.value) if number.percent else (number.value,)
+
+
+def _whole(text: str | None) -> Number | None:
+    """The number that a short text is, fractions included."""
+    bare = (text or "").strip().strip("$").strip()
+    if not bare or len(bare) > 500:
+        return None
+    if match := _LATEX_FRACTION.fullmatch(bare):
+        return _fraction(match[1] + match[2] if match[1] != "-" else _negated(match[2]), match[3])
+    if match := _FRACTION.fullmatch(bare):
+        return _fraction(match[1], match[2])
+    match = _NUMBER.fullmatch(bare)
+    return _read(match.group()) if match else None
+
+
+def _negated(text: str) -> str:
+    return text[1:] if text.startswith("-") else "-" + text
+
+
+def _fraction(top: str, bottom: str) -> Number | None:
+    return Number(int(top) / int(bottom)) if int(bottom) else None
+
+
+def _boxed(text: str) -> str | None:
+    """What stands in the last `\\boxed{...}`, whose braces are balanced."""
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return None
+    depth, start = 1, start + len("\\boxed{")
+    for place in range(start, min(len(text), start + 1000)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0:
+            return text[start:place]
+    return None
+
+
+def _behind_answer(text: str) -> Number | None:
+    """The first number behind the last "answer is", up to the end of its line."""
+    matches = list(_ANSWER.finditer(text.lower()))
+    if not matches or len(text.lower()) != len(text):
+        return None
+    line = text[matches[-1].end() :].lstrip(" *:").split("\n", 1)[0][:300]
+    words = line.strip(" .*$")
+    if (whole := _whole(words)) is not None:
+        return whole
+    return next((number for match in _NUMBER.finditer(line) if (number := _read(match.group()))), None)
+
+
+def _last(text: str) -> Number | None:
+    """The last number of a text."""
+    found = None
+    for match in _NUMBER.finditer(text):
+        found = _read(match.group()) or found
+    return found
+
+
+def _read(text: str) -> Number | None:
+    """The value of a match of the pattern, which may be empty."""
+    percent = text.endswith(("%", "percent"))
+    bare = text.translate(_NO_SIGNS).replace("percent", "").replace("\u2212", "-").strip()
+    if not any(map(str.isdecimal, bare)) or bare[:1] in "eE":
+        return None
+    try:
+        value = float(bare.replace(" ", ""))
+    except ValueError:
+        return None
+    return Number(value, percent) if math.isfinite(value) else None
+
+
+_NO_SIGNS = str.maketrans("", "", ",$\u20ac\u00a3\u00a5%\\")
+
+
+class NumberParams(ContentParams):
+    """The parameters of `number`."""
+
+    relative: float = Field(RELATIVE, ge=0)
+    """Largest difference, relative to the larger number."""
+    absolute: float = Field(ABSOLUTE, ge=0)
+    """Largest difference in the number's own unit."""
+
+
+class NumberVerifier(ContentVerifier):
+    """A message that ends in a number, or one argument of a call that is one."""
+
+    PARAMS = NumberParams
+    ARGUMENTS = ("answer", "value", "number", "result", "amount", "final_answer", "solution")
+
+    def compare(self, expected: Any, actual: Any, settings: NumberParams, attempt: Attempt) -> Difference | None:
+        return compare(expected, actual, settings.relative, settings.absolute)
+
+    def argument_of(self, arguments: dict[str, Any], settings: ContentParams) -> str | None:
+        """A usual name, or the only argument."""
+        found = super().argument_of(arguments, settings)
+        return next(iter(arguments)) if found is None and len(arguments) == 1 else found

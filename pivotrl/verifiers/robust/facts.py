@@ -1,0 +1,253 @@
+"""What free text states: its negations, numbers, dates and times, names; found in one pass over its tokens."""
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from pivotrl.verifiers.robust import words
+from pivotrl.verifiers.robust.tokens import Fact, Token, tokens_of
+
+MOST_QUOTES = 50
+"""Quoted strings of one text that are looked for in the other."""
+
+_QUOTED = re.compile('"([^"\n]{2,200})"|\u201c([^\u201d\n]{2,200})\u201d|`([^`\n]{2,200})`')
+_NO_NAMES = frozenset(
+    ["customer", "user", "client", "caller", "agent", "passenger", "guest", "member", "everyone", "id", "ids"]
+)
+_VERBS = frozenset(
+    [
+        "is",
+        "was",
+        "has",
+        "had",
+        "wants",
+        "wanted",
+        "needs",
+        "needed",
+        "asks",
+        "asked",
+        "says",
+        "said",
+        "will",
+        "would",
+        "requests",
+        "requested",
+        "would",
+        "wishes",
+        "can",
+        "lives",
+        "works",
+        "likes",
+        "prefers",
+    ]
+)
+
+
+_KNOWN = words.STOP | words.NEGATIONS | words.MONTHS.keys() | words.DAYS | words.SMALL.keys() | words.SCALES.keys()
+
+
+@dataclass(slots=True)
+class Said:
+    """One text, taken apart."""
+
+    folded: str
+    """NFKC, folded case, single spaces."""
+    words: set[str] = field(default_factory=set)
+    """Every word, folded."""
+    content: Counter[str] = field(default_factory=Counter)
+    """Stems of the words that carry a topic, and the facts, with how often they come."""
+    negations: int = 0
+    negated: set[str] = field(default_factory=set)
+    """Stems that the negations stand in front of."""
+    plain: set[str] = field(default_factory=set)
+    """Stems that none stands in front of."""
+    numbers: set[int | float] = field(default_factory=set)
+    ones: set[int | float] = field(default_factory=set)
+    """Numbers that may be none: the words `one`, `first`, `second`."""
+    dates: set[Fact] = field(default_factory=set)
+    """(year, month, day), 0 where the text does not say."""
+    marks: set[str] = field(default_factory=set)
+    """Identifiers, addresses, paths, times, days of the week."""
+    names: set[str] = field(default_factory=set)
+    quotes: list[str] = field(default_factory=list)
+    ways: set[tuple[str, str]] = field(default_factory=set)
+    """(from or to, the stem behind it)."""
+
+
+def fold(text: str) -> str:
+    """NFKC, folded case, single spaces, and one form of apostrophe."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").split())
+
+
+@lru_cache(maxsize=512)
+def said_by_expert(text: str) -> Said:
+    """`said`, kept for the samples of a turn."""
+    return said(text)
+
+
+def said(text: str) -> Said:
+    """Take a text apart."""
+    normal = unicodedata.normalize("NFKC", text)
+    found = Said(fold(text))
+    tokens = tokens_of(normal)
+    _read_words(tokens, found)
+    _read_numbers(tokens, found)
+    _read_names(tokens, found)
+    found.quotes = [
+        quote for match in _QUOTED.findall(normal)[:MOST_QUOTES] if (quote := fold(next(filter(None, match), "")))
+    ]
+    return found
+
+
+def _read_words(tokens: list[Token], found: Said) -> None:
+    waiting, way = False, ""
+    for token in tokens:
+        if token.kind in ("mark", "time"):
+            found.marks.add(token.word if token.kind == "mark" else f"{token.value[0]} min")
+            found.content[token.word] += 1
+        if token.kind != "word":
+            if way:
+                found.ways.add((way, token.word))
+            way = ""
+            continue
+        word = token.word
+        found.words.add(word)
+        if word in words.DAYS:
+            found.marks.add(word.removesuffix("s") if word.endswith("days") else word)
+        if word in words.TIMES:
+            found.marks.add(f"{words.TIMES[word]} min")
+        if word in words.NEGATIONS or word.endswith("n't"):
+            found.negations += 1
+            waiting = True
+        elif word in words.STOP:
+            way = word if word in ("from", "to") else way if word in ("the", "a", "an", "my", "your") else ""
+        elif word not in words.SMALL and word not in words.SCALES:
+            stem = words.stem(word)
+            found.content[stem] += 1
+            if waiting:
+                found.negated.add(stem)
+            else:
+                found.plain.add(stem)
+            if way:
+                found.ways.add((way, stem))
+            waiting, way = False, ""
+        else:
+            way = ""
+
+
+def _read_numbers(tokens: list[Token], found: Said) -> None:
+    """Numbers in digits and in words, and the dates and times that they are part of."""
+    at = 0
+    while at < len(tokens):
+        if used := _date(tokens, at, found):
+            at += used
+            continue
+        token = tokens[at]
+        if token.kind == "date":
+            found.dates.add(token.value)
+        elif token.kind == "number":
+            at += 1
+            following = tokens[at] if at < len(tokens) else None
+            if following is not None and following.word in ("am", "pm", "a.m", "p.m") and following.kind == "word":
+                hour = int(token.value[0]) % 12 + 12 * (following.word[0] == "p")
+                found.marks.add(f"{60 * hour} min")
+                at += 1
+                continue
+            value = token.value[0]
+            if following is not None and following.word in words.SCALES and following.kind == "word":
+                value *= words.SCALES[following.word]
+                at += 1
+            found.numbers.add(value)
+            continue
+        elif token.kind == "ordinal":
+            found.numbers.add(token.value[0])
+        elif token.kind == "word" and token.word in words.ORDINALS:
+            value = words.ORDINALS[token.word]
+            (found.ones if value <= 2 else found.numbers).add(value)
+        elif token.kind == "word" and (token.word in words.SMALL or token.word in words.SCALES):
+            value, used = _spelled(tokens, at)
+            (found.ones if value == 1 else found.numbers).add(value)
+            at += used
+            continue
+        at += 1
+
+
+def _spelled(tokens: list[Token], at: int) -> tuple[int, int]:
+    """The number that words spell from `at` on, such as `two hundred and five`, and how many tokens it takes."""
+    total, part, used, start = 0, 0, 0, at
+    last = 10**12
+    while at < len(tokens) and tokens[at].kind == "word" and used < 12:
+        word = tokens[at].word
+        if word in words.SMALL:
+            value = words.SMALL[word]
+            if used and not (last >= 100 or (last >= 20 and value < 10)):
+                break
+            part, last = part + value, value
+        elif word in words.SCALES:
+            scale = words.SCALES[word]
+            part = (part or 1) * scale
+            last = scale
+            if scale >= 1000:
+                total, part = total + part, 0
+        elif not (
+            word == "and" and last >= 100 and used and at + 1 < len(tokens) and tokens[at + 1].word in words.SMALL
+        ):
+            break
+        at += 1
+        used += 1
+    return total + part, max(at - start, 1)
+
+
+def _date(tokens: list[Token], at: int, found: Said) -> int:
+    """Add the date that begins at `at` (`May 5th, 2024`, `5 May`, `May 2024`, `in May`); the tokens that it takes."""
+    token = tokens[at]
+    month = words.MONTHS.get(token.word) if token.kind == "word" else None
+    day, year, used = 0, 0, 1
+    if month is not None:
+        if _is_day(tokens, at + 1):
+            day, used = int(tokens[at + 1].value[0]), 2
+        if _is_year(tokens, at + used):
+            year, used = int(tokens[at + used].value[0]), used + 1
+        if used == 1 and token.word in words.AMBIGUOUS_MONTHS and (not token.capital or token.begins):
+            return 0
+    elif _is_day(tokens, at):
+        used = 3 if at + 1 < len(tokens) and tokens[at + 1].word == "of" else 2
+        place = at + used - 1
+        month = words.MONTHS.get(tokens[place].word) if place < len(tokens) else None
+        if month is None:
+            return 0
+        day = int(token.value[0])
+        if _is_year(tokens, place + 1):
+            year, used = int(tokens[place + 1].value[0]), used + 1
+    else:
+        return 0
+    found.dates.add((year, month, day))
+    return used
+
+
+def _is_day(tokens: list[Token], at: int) -> bool:
+    if at >= len(tokens) or tokens[at].kind not in ("number", "ordinal"):
+        return False
+    return tokens[at].word[0].isdecimal() and tokens[at].value[0] in range(1, 32)
+
+
+def _is_year(tokens: list[Token], at: int) -> bool:
+    return at < len(tokens) and tokens[at].kind == "number" and tokens[at].value[0] in range(1800, 2200)
+
+
+def _read_names(tokens: list[Token], found: Said) -> None:
+    """Words with a capital letter inside a sentence; and at its start, in front of another or of a verb that a person
+    takes. A text in capitals throughout tells nothing."""
+    letters = [token for token in tokens if token.kind == "word"]
+    shouted = 2 * sum(token.capital for token in letters) > len(letters) and len(letters) > 6
+    for at, token in enumerate(letters):
+        if not token.capital or shouted or token.word in _NO_NAMES or token.word in _KNOWN:
+            continue
+        following = letters[at + 1] if at + 1 < len(letters) else None
+        if not token.begins or (
+            following is not None
+            and (following.word in _VERBS or (following.capital and not following.begins and len(letters) <= 6))
+        ):
+            found.names.add(token.word)

@@ -1,0 +1,149 @@
+"""`tool_call`, preset `robust`: functional equivalence of actions without the loopholes of string comparison.
+
+- The completion is well formed (`robust.wellformed`).
+- Calls are matched one to one with the expert's, in any order; surplus, missing and repeated ones cost.
+- Arguments compare by value and by the tool's JSON schema (`robust.values`), strings as what they are
+  (`robust.strings`).
+- Where the expert wrote a message, a message with something in it is needed; `message` says what.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, field_validator
+
+from pivotrl.schema import Section
+from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.attempt import Attempt
+from pivotrl.verifiers.base import Difference, Verdict, Verifier
+from pivotrl.verifiers.comparators import comparator
+from pivotrl.verifiers.params import Overridable
+from pivotrl.verifiers.robust.calls import compare_calls
+from pivotrl.verifiers.robust.free_text import compare_text
+from pivotrl.verifiers.robust.schema import parameters_of
+from pivotrl.verifiers.robust.similarity import DEFAULT_THRESHOLD
+from pivotrl.verifiers.robust.values import Compare, ValueSettings, compare_arguments
+from pivotrl.verifiers.robust.wellformed import Thinking, format_fault, is_blank, spoken
+
+if TYPE_CHECKING:
+    from pivotrl.verifiers.judge.verifier import JudgeVerifier
+
+
+class RobustParams(Section):
+    """The parameters of `tool_call` in the preset `robust`."""
+
+    count: Literal["f1", "strict"] = "f1"
+    """Several calls: `f1` earns 2 matched / (expected + given); `strict` earns 1 where all match and no more are
+    given."""
+    message: Literal["any", "similar", "judge"] = "any"
+    """What an expected message asks of a message: `any` content; content that says the same (verifier `text`); or that
+    an LLM finds equivalent (verifier `judge`)."""
+    message_threshold: float = Field(DEFAULT_THRESHOLD, ge=0, le=1)
+    """With `message: similar`: the similarity that is needed, in [0, 1]."""
+    text_threshold: float = Field(DEFAULT_THRESHOLD, ge=0, le=1)
+    """The similarity that free text in arguments needs, in [0, 1]."""
+    judge: dict[str, Any] = Field(default_factory=dict)
+    """With `message: judge`: the parameters of the verifier `judge`."""
+    thinking: Thinking = "auto"
+    """`required`: the completion must close its thinking; `forbidden`: it must not think; `auto`: it may."""
+    arguments: dict[str, str] = Field(default_factory=dict)
+    """Kinds of arguments that are more than text, by name, as in {query: search_query, command: shell}: text, number,
+    json, shell, search_query, url, sql, python, identifier or exact."""
+
+    @field_validator("arguments")
+    @classmethod
+    def _known_kinds(cls, value: dict[str, str]) -> dict[str, str]:
+        for kind in value.values():
+            comparator(kind)
+        return value
+
+
+class RobustVerifier(Verifier):
+    """See the module's docstring. Reasons: format, no_action, call_where_message_expected,
+    message_where_call_expected, message_as_expected, empty_message, number_of_calls, other_tool, call_matches,
+    calls_match, those of `robust.arguments`, `robust.values` and `robust.free_text`, and those of the kinds in
+    `arguments`."""
+
+    def __init__(self, params: dict[str, Any]):
+        self._params = Overridable(RobustParams, params)
+        self._judges: dict[str, JudgeVerifier] = {}
+        if self._params.default.message == "judge":
+            self.in_pool = False  # it waits on a server
+            self._judge(self._params.default)
+
+    def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
+        settings = self._params.of_row(params)
+        verdict = _decide(attempt, settings)
+        return self._judge(settings).verify(attempt) if verdict is None else verdict
+
+    def verify_all(self, attempts: Sequence[tuple[Attempt, dict[str, Any] | None]]) -> list[Verdict]:
+        """As `verify`; what a judge must decide is asked for all at once."""
+        settings = [self._params.of_row(params) for _, params in attempts]
+        verdicts = [_decide(attempt, chosen) for (attempt, _), chosen in zip(attempts, settings)]
+        asked: dict[str, list[int]] = {}
+        for index, verdict in enumerate(verdicts):
+            if verdict is None:
+                asked.setdefault(repr(settings[index].judge), []).append(index)
+        for indices in asked.values():
+            judge = self._judge(settings[indices[0]])
+            judged = judge.verify_all([(attempts[index][0], None) for index in indices])
+            for index, verdict in zip(indices, judged, strict=True):
+                verdicts[index] = verdict
+        return [verdict for verdict in verdicts if verdict is not None]
+
+    def _judge(self, settings: RobustParams) -> "JudgeVerifier":
+        key = repr(settings.judge)
+        if key not in self._judges:
+            from pivotrl.verifiers.judge.verifier import JudgeVerifier
+
+            self._judges[key] = JudgeVerifier(settings.judge)
+        return self._judges[key]
+
+
+def _decide(attempt: Attempt, settings: RobustParams) -> Verdict | None:
+    """The verdict; None where it is the judge's."""
+    if (fault := format_fault(attempt, settings.thinking)) is not None:
+        return Verdict(0.0, *fault)
+    calls, message = split_items(attempt.items)
+    if not calls and message is None:
+        return Verdict(0.0, "no_action")
+    expected = expert_calls(attempt.expert)
+    if not expected:
+        return Verdict(0.0, "call_where_message_expected") if calls else _message(attempt, message or "", settings)
+    if not calls:
+        return Verdict(0.0, "message_where_call_expected")
+    return _calls(expected, calls, attempt, settings)
+
+
+def _message(attempt: Attempt, message: str, settings: RobustParams) -> Verdict | None:
+    expected, text = attempt.expert["content"], spoken(message)
+    if is_blank(text) and not is_blank(expected):
+        return Verdict(0.0, "empty_message")
+    if settings.message == "judge":
+        return None
+    difference = compare_text(expected, text, settings.message_threshold) if settings.message == "similar" else None
+    return Verdict(0.0, *difference) if difference else Verdict(1.0, "message_as_expected")
+
+
+def _calls(expected: list[dict], actual: list[dict], attempt: Attempt, settings: RobustParams) -> Verdict:
+    values = ValueSettings(settings.text_threshold)
+    kinds = _comparators(tuple(settings.arguments.items())) if settings.arguments else {}
+
+    def compare(name: str, wanted: dict[str, Any], found: Any) -> Difference | None:
+        return compare_arguments(wanted, found, parameters_of(attempt.tools, name), values, kinds)
+
+    matched, difference = compare_calls(expected, actual, compare)
+    if matched == len(expected) == len(actual):
+        return Verdict(1.0, "call_matches" if matched == 1 else "calls_match")
+    reward = 0.0 if settings.count == "strict" else 2 * matched / (len(expected) + len(actual))
+    if difference is None or len(expected) != len(actual):
+        difference = Difference(
+            "number_of_calls", f"{len(actual)} calls, {matched} of which match; expected {len(expected)}"
+        )
+    return Verdict(reward, *difference)
+
+
+@lru_cache(maxsize=64)
+def _comparators(kinds: tuple[tuple[str, str], ...]) -> Mapping[str, Compare]:
+    return {name: comparator(kind) for name, kind in kinds}

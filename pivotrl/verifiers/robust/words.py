@@ -1,0 +1,407 @@
+"""English words that the comparison of free text treats apart, and its stems."""
+
+from functools import lru_cache
+
+STOP = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "this",
+        "that",
+        "these",
+        "those",
+        "i",
+        "me",
+        "my",
+        "mine",
+        "we",
+        "us",
+        "our",
+        "ours",
+        "you",
+        "your",
+        "yours",
+        "he",
+        "him",
+        "his",
+        "she",
+        "her",
+        "hers",
+        "it",
+        "its",
+        "they",
+        "them",
+        "their",
+        "theirs",
+        "who",
+        "whom",
+        "whose",
+        "which",
+        "what",
+        "there",
+        "here",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "being",
+        "am",
+        "do",
+        "does",
+        "did",
+        "done",
+        "doing",
+        "have",
+        "has",
+        "had",
+        "having",
+        "will",
+        "would",
+        "shall",
+        "should",
+        "can",
+        "could",
+        "may",
+        "might",
+        "must",
+        "ought",
+        "to",
+        "of",
+        "in",
+        "on",
+        "at",
+        "by",
+        "for",
+        "from",
+        "with",
+        "as",
+        "into",
+        "onto",
+        "upon",
+        "about",
+        "over",
+        "under",
+        "than",
+        "then",
+        "so",
+        "and",
+        "or",
+        "but",
+        "if",
+        "because",
+        "while",
+        "when",
+        "where",
+        "how",
+        "why",
+        "also",
+        "too",
+        "very",
+        "just",
+        "only",
+        "really",
+        "quite",
+        "rather",
+        "still",
+        "already",
+        "again",
+        "ever",
+        "some",
+        "any",
+        "each",
+        "both",
+        "all",
+        "such",
+        "own",
+        "same",
+        "more",
+        "most",
+        "much",
+        "many",
+        "few",
+        "get",
+        "gets",
+        "got",
+        "getting",
+        "want",
+        "wants",
+        "wanted",
+        "wanting",
+        "need",
+        "needs",
+        "needed",
+        "needing",
+        "wish",
+        "wishes",
+        "like",
+        "likes",
+        "would",
+        "let",
+        "lets",
+        "make",
+        "makes",
+        "made",
+        "please",
+        "kindly",
+        "thanks",
+        "thank",
+        "hello",
+        "hi",
+        "hey",
+        "dear",
+        "sorry",
+        "sure",
+        "okay",
+        "ok",
+        "yes",
+        "well",
+        "now",
+        "up",
+        "down",
+        "out",
+        "off",
+        "away",
+        "through",
+        "during",
+        "via",
+        "per",
+        "able",
+        "let's",
+        "i'm",
+        "i'd",
+        "i'll",
+        "i've",
+        "it's",
+        "that's",
+        "there's",
+        "hereby",
+        "currently",
+        "re",
+    ]
+)
+"""Words that carry no topic of their own: articles, pronouns, auxiliaries, prepositions, politeness."""
+
+NEGATIONS = frozenset(
+    [
+        "not",
+        "no",
+        "never",
+        "without",
+        "cannot",
+        "cant",
+        "dont",
+        "doesnt",
+        "didnt",
+        "wont",
+        "isnt",
+        "arent",
+        "wasnt",
+        "werent",
+        "shouldnt",
+        "couldnt",
+        "wouldnt",
+        "unless",
+        "neither",
+        "nor",
+        "none",
+        "nothing",
+        "nobody",
+        "nowhere",
+        "unable",
+        "except",
+        "hardly",
+        "barely",
+    ]
+)
+"""With every word in n't."""
+
+OPPOSITES = tuple(
+    tuple(frozenset(side.split()) for side in pair.split("|"))
+    for pair in (
+        "before|after",
+        "yes|no",
+        "on|off",
+        "up|down",
+        "in|out",
+        "above over|below under",
+        "earlier sooner|later",
+        "earliest|latest",
+        "increase increased increasing raise raised|decrease decreased decreasing reduce reduced lower lowered",
+        "enable enabled activate activated|disable disabled deactivate deactivated",
+        "add added adding|remove removed removing delete deleted deleting",
+        "accept accepted approve approved|reject rejected deny denied decline declined refuse refused",
+        "allow allowed permit permitted|forbid forbidden prohibit prohibited disallow disallowed",
+        "open opened opening|close closed closing",
+        "start started starting begin began|stop stopped stopping",
+        "buy bought|sell sold",
+        "send sent|receive received",
+        "upgrade upgraded upgrading|downgrade downgraded downgrading",
+        "cheapest lowest minimum least|most highest maximum",
+        "true|false",
+        "always|never",
+        "all every|some none",
+        "morning|evening afternoon",
+    )
+)
+"""Pairs of sides; where one text is on one side only, and the other on the other side only, they say different
+things."""
+
+PREFIXES = ("un", "non", "dis", "in", "im", "ir")
+"""What turns a word into its opposite, as in refundable and nonrefundable."""
+
+MONTHS = {
+    name: number
+    for number, names in enumerate(
+        [
+            "january jan",
+            "february feb",
+            "march mar",
+            "april apr",
+            "may",
+            "june jun",
+            "july jul",
+            "august aug",
+            "september sep sept",
+            "october oct",
+            "november nov",
+            "december dec",
+        ],
+        start=1,
+    )
+    for name in names.split()
+}
+DAYS = frozenset(
+    [
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "mondays",
+        "tuesdays",
+        "wednesdays",
+        "thursdays",
+        "fridays",
+        "saturdays",
+        "sundays",
+        "today",
+        "tomorrow",
+        "yesterday",
+        "tonight",
+    ]
+)
+AMBIGUOUS_MONTHS = frozenset({"may", "march", "mar", "sep"})
+"""A month only beside a number, or with a capital letter inside a sentence."""
+
+SMALL = {
+    name: value
+    for value, name in enumerate(
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+        ]
+    )
+} | {
+    name: 10 * value
+    for value, name in enumerate(
+        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2
+    )
+}
+SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000, "billion": 1_000_000_000, "dozen": 12}
+ORDINALS = {
+    name: value
+    for value, name in enumerate(
+        [
+            "first",
+            "second",
+            "third",
+            "fourth",
+            "fifth",
+            "sixth",
+            "seventh",
+            "eighth",
+            "ninth",
+            "tenth",
+            "eleventh",
+            "twelfth",
+        ],
+        start=1,
+    )
+}
+TIMES = {"noon": 720, "midday": 720, "midnight": 0}
+UNITS = frozenset(
+    [
+        "kg",
+        "g",
+        "mg",
+        "km",
+        "m",
+        "cm",
+        "mm",
+        "lb",
+        "lbs",
+        "oz",
+        "h",
+        "hr",
+        "hrs",
+        "min",
+        "mins",
+        "s",
+        "sec",
+        "secs",
+        "ms",
+        "gb",
+        "mb",
+        "kb",
+        "tb",
+        "x",
+        "px",
+        "pm",
+        "am",
+    ]
+)
+"""What may follow a number's digits without a space."""
+
+_SUFFIXES = ("ations", "ation", "ments", "ment", "ances", "ance", "ings", "ing", "edly", "ed", "ly", "es", "s")
+
+
+@lru_cache(maxsize=32768)
+def stem(word: str) -> str:
+    """A folded English word without its commonest endings: `cancellation`, `cancelled` and `cancels` are `cancel`.
+
+    Light on purpose: what it joins wrongly would be two different words taken for one.
+    """
+    if word.endswith(("ies", "ied")) and len(word) > 4:
+        return word[:-3] + "i"
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 3 and not word.endswith("ss"):
+            word = word[: -len(suffix)]
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiou":
+        word = word[:-1]
+    if len(word) > 3 and word[-1] == "e":
+        word = word[:-1]
+    return word[:-1] + "i" if len(word) > 2 and word[-1] == "y" else word
