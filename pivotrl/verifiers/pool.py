@@ -28,6 +28,10 @@ PAUSE = 0.0005
 """Seconds between two readings while workers are busy: waking for each verdict would cost more than a quick verdict."""
 
 
+FAULTS = ("time_limit", "crashed", "verifier_error")
+"""Reasons that are the pool's own, and mean that the verifier gave no verdict."""
+
+
 class VerdictPool:
     """Judges with one verifier, in `workers` processes that start with the first jobs and stay. Not thread-safe.
 
@@ -41,7 +45,7 @@ class VerdictPool:
         """Raises ValueError where `config` names no verifier, or parameters that it does not know."""
         self.verifier = build_verifier(config)
         self.faults: Counter[str] = Counter()
-        """How many verdicts were a `time_limit`, `crashed` or `verifier_error`."""
+        """How many verdicts so far were one of FAULTS, by reason."""
         self._config, self._seconds = config, seconds
         self._workers = workers if self.verifier.in_pool else 0
         self._children: list[Child] = []
@@ -60,8 +64,12 @@ class VerdictPool:
             found = [judge_one(self.verifier, *job) for job in jobs]
         else:
             found = self._judge_in_workers(jobs)
-        self.faults.update(v.reason for v in found if v.reason in ("time_limit", "crashed", "verifier_error"))
+        self.faults.update(v.reason for v in found if v.reason in FAULTS)
         return found
+
+    def pids(self) -> list[int]:
+        """The processes of the workers that there are now."""
+        return [child.pid for child in self._children]
 
     def close(self) -> None:
         """End the workers. Happens by itself when the pool is gone or Python ends."""
