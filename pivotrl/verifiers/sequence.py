@@ -17,9 +17,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-MOST_PAIRS = 400_000
+MOST_PAIRS = 1_000_000
 """Pairs of equal characters (popular ones left out) of two texts that are compared. Two texts of 2,000 characters are
-always below, code of 20,000 usually; the worst texts of this size take about half a second."""
+always below, code of 40,000 usually; the worst texts take about a second."""
 SHORTEST_WITH_POPULAR = 200
 """Characters of `b` from which on there are popular ones."""
 
