@@ -20,6 +20,7 @@ def inspect(config: TrajectoriesConfig, seed: int) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     actions: Counter[str] = Counter()
     splits: Counter[str] = Counter()
+    verifiers: Counter[str] = Counter()
     lengths: Counter[int] = Counter()
     rejected: list[dict[str, Any]] = []
     formats = {path: detect_format(path) if config.format == "auto" else config.format for path in config.files}
@@ -36,6 +37,7 @@ def inspect(config: TrajectoriesConfig, seed: int) -> dict[str, Any]:
                 counts["message_turns"] += not calls
                 actions[action_kind(turn.expert)] += 1
                 splits[turn.split] += 1
+                verifiers[turn.verifier.get("name", "the run's")] += 1
                 lengths[_bin(characters(turn.messages))] += 1
             else:
                 faults += 1
@@ -51,6 +53,7 @@ def inspect(config: TrajectoriesConfig, seed: int) -> dict[str, Any]:
         "message_turns": counts["message_turns"],
         "messages": counts["messages"],
         "splits": dict(sorted(splits.items())),
+        "verifiers": dict(verifiers.most_common()),
         "per_tool": dict(actions.most_common()),
         "prompt_characters": {str(top): lengths[top] for top in sorted(lengths)},
         "bad_rows": reader.bad_rows,
@@ -76,6 +79,8 @@ def describe(found: dict[str, Any]) -> str:
     lines += [f"{key.replace('_', ' '):18}{found[key]:>9,}" for key in keys]
     lines += [f"{'left out: ' + reason:18}{count:>9,}" for reason, count in found["filtered"].items()]
     lines += [f"{'split ' + name:18}{count:>9,}" for name, count in found["splits"].items()]
+    if set(found["verifiers"]) - {"the run's"}:
+        lines += _bars("verifier that the row names", found["verifiers"])
     lines += _bars("expert's action", found["per_tool"])
     tops = {f"<= {int(top):,}": count for top, count in found["prompt_characters"].items()}
     lines += _bars("characters before the turn", tops)

@@ -45,7 +45,11 @@ class Trajectory(_Json):
     expert: Action | None = None
     verifier: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
-    """The row's own `metadata`; verifiers may read it (a terminal row's `harness`)."""
+    """The row's own `metadata` without its large values (`metadata.small`); verifiers may read it (a terminal row's
+    `harness`)."""
+    context: list[int] = field(default_factory=list)
+    """Indices of assistant messages that the expert saw but did not write here (demonstrations, copied context): part
+    of the history, and no turns."""
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,14 @@ machine, and a tool read back renders as the one written.
 import json
 import os
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-ARRAY_CHUNK = 1 << 20
-"""Bytes of a JSON array read at a time."""
+from pivotrl.trajectories.arrays import scan_json_array
+
+LARGEST_ROW = 1 << 30
+"""Bytes of a file that is one row."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -46,19 +49,112 @@ def scan_jsonl(path: str | Path) -> Iterator[tuple[int, Any, str]]:
 
 
 def scan_rows(path: str | Path) -> Iterator[tuple[str, Any, str]]:
-    """Yield (place, value, fault) for each row of a JSON Lines file or of one JSON array, told apart by the first
-    character.
+    """Yield (place, value, fault) for each row of a user's file, whose form is told from how it begins:
 
-    The place is `line 7` (1-based) or `item 3` (0-based); `fault` as in `scan_jsonl`.
+    - `[`: one JSON array, a row an item; but where the first item is a chat message, the whole array is the one row;
+    - `{` and a first line that is no whole object: one JSON object over many lines, the one row;
+    - else JSON Lines.
+
+    Arrays of rows and JSON Lines are streamed. What is one row is held whole, up to LARGEST_ROW bytes. The place is
+    `line 7` (1-based) or `item 3` (0-based); `fault` as in `scan_jsonl`. Raises ValueError for a file that cannot be
+    read, is packed or is not UTF-8, and where a file of one value or one array stops being JSON.
     """
     with open_for_reading(path) as file:
-        head = file.read(4096).removeprefix(BYTE_ORDER_MARK).lstrip()
-    if head.startswith(b"["):
-        for index, item in scan_json_array(path):
-            yield f"item {index}", item, ""
-    else:
-        for line, value, fault in scan_jsonl(path):
-            yield f"line {line}", value, fault
+        head = file.read(4096)
+        check_head(path, head)
+        text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+        if text.startswith(b"["):
+            file.seek(head.index(b"["))
+            yield from _array_rows(path, scan_json_array(file, path))
+            return
+        file.seek(0)
+        one_object = text.startswith(b"{") and _goes_on_in_next_line(file)
+        if one_object:
+            file.seek(0)
+            yield "item 0", _whole_value(path, file), ""
+            return
+    for line, value, fault in scan_jsonl(path):
+        yield f"line {line}", value, fault
+
+
+def _array_rows(path: str | Path, items: Iterator[tuple[int, Any]]) -> Iterator[tuple[str, Any, str]]:
+    first = next(items, None)
+    if first is None:
+        return
+    if is_message(first[1]):
+        _check_size(path, "a list of messages")
+        yield "item 0", [first[1], *(item for _, item in items)], ""
+        return
+    for index, item in chain([first], items):
+        yield f"item {index}", item, ""
+
+
+def is_message(value: Any) -> bool:
+    """Whether an item of a file is one chat message, and not a row that holds several."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str) and "messages" not in value
+
+
+def _goes_on_in_next_line(file: BinaryIO) -> bool:
+    """Whether the first line that is not blank is the beginning of a JSON object that later lines end.
+
+    Inside one value, lines are cut between tokens; so the parser's complaint is that the text ends. Where the line
+    after it is a whole object, the first one was cut off, and the file is JSON Lines.
+    """
+    lines = (line for line in file if line.strip(b" \t\r\n\xef\xbb\xbf"))
+    first = next(lines, b"").removeprefix(BYTE_ORDER_MARK)
+    if not _ends_too_early(first):
+        return False
+    try:
+        return not isinstance(parse_json(next(lines, b"{}").decode("utf-8")), dict)
+    except ValueError:
+        return True
+
+
+def _ends_too_early(line: bytes) -> bool:
+    try:
+        text = line.decode("utf-8").rstrip()
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text)
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def _whole_value(path: str | Path, file: BinaryIO) -> Any:
+    _check_size(path, "one JSON object over many lines")
+    try:
+        return parse_json(file.read().removeprefix(BYTE_ORDER_MARK).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: begins as one JSON object over many lines, which is broken ({error}); repair the file there, or "
+            "write JSON Lines with one object a line"
+        ) from None
+
+
+def _check_size(path: str | Path, found: str) -> None:
+    if (size := os.path.getsize(path)) > LARGEST_ROW:
+        raise ValueError(
+            f"{path}: {found}, {size:,} bytes; such a file is held whole and may have {LARGEST_ROW:,} bytes: write "
+            "JSON Lines with one trajectory a line"
+        )
+
+
+PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def check_head(path: str | Path, head: bytes) -> None:
+    """Raise ValueError where a file begins like one that is packed, binary or in another encoding."""
+    for magic, name in PACKED.items():
+        if head.startswith(magic):
+            raise ValueError(f"{path}: packed with {name}; unpack it and give the unpacked file")
+    if head.startswith(b"PAR1"):
+        raise ValueError(f"{path}: a Parquet file; write it as JSON Lines")
+    if head.startswith(UTF_16) or b"\0" in head[:4]:
+        raise ValueError(f"{path}: UTF-16 or UTF-32 text; save the file as UTF-8")
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -70,40 +166,6 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 f"{path}:{line}: expected a JSON object, found {fault or type(value).__name__}; write the file anew"
             )
         yield line, value
-
-
-def scan_json_array(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Yield (0-based index, item) of a file that holds one JSON array, holding about one item at a time.
-
-    Raises ValueError, with the item's index, where the text stops being a JSON array: nothing after that point can be
-    trusted; and where text follows the array, which would be lost.
-    """
-    decoder, index, buffer, ended, pending = json.JSONDecoder(), 0, "", False, b""
-    with open_for_reading(path) as file:
-        if not (head := file.read(4096)).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["):
-            raise ValueError(f"{path}: expected a JSON array, found {head[:20]!r}; write [item, item, ...]")
-        file.seek(head.index(b"[") + 1)
-        while True:
-            buffer = buffer.lstrip(" \t\r\n,")
-            if buffer.startswith("]"):
-                _check_nothing_follows(path, buffer[1:].encode() + pending, file)
-                return
-            try:
-                item, used = decoder.raw_decode(buffer)
-                complete = ended or used < len(buffer)  # a number at the very end of the buffer may go on
-            except RecursionError:
-                raise ValueError(f"{path} item {index}: nested too deeply; write flatter JSON") from None
-            except ValueError as error:
-                if ended:
-                    raise ValueError(f"{path} item {index}: not JSON ({error}); repair the file there") from None
-                complete = False
-            if complete:
-                yield index, item
-                buffer, index = buffer[used:], index + 1
-                continue
-            raw = file.read(max(ARRAY_CHUNK, len(buffer)))
-            text, pending = _decode_prefix(path, pending + raw, final=not raw)
-            buffer, ended = buffer + text, not raw
 
 
 def write_jsonl(path: str | Path, rows: Iterable[dict[str, Any]]) -> int:
@@ -159,26 +221,3 @@ def open_for_reading(path: str | Path):
         return open(path, "rb")
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror}); give the path of a readable file") from None
-
-
-def _check_nothing_follows(path: str | Path, rest: bytes, file: BinaryIO) -> None:
-    """Only white space may follow an array. Raises ValueError."""
-    rest = rest or file.read(ARRAY_CHUNK)
-    while rest:
-        if found := rest.strip():
-            raise ValueError(
-                f"{path}: text follows the JSON array that begins the file ({found[:20]!r}); "
-                "write one array, or JSON Lines with one object a line"
-            )
-        rest = file.read(ARRAY_CHUNK)
-
-
-def _decode_prefix(path: str | Path, raw: bytes, final: bool) -> tuple[str, bytes]:
-    """Decode all whole UTF-8 characters; the bytes of a character cut in two at the end are returned for the next
-    call."""
-    try:
-        return raw.decode("utf-8"), b""
-    except UnicodeDecodeError as error:
-        if final or len(raw) - error.start > 3:
-            raise ValueError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
-        return raw[: error.start].decode("utf-8"), raw[error.start :]

@@ -20,11 +20,20 @@ JSON_TYPES = {
 
 
 def normalise_tools(tools: Any) -> list[Tool]:
-    """Tools in OpenAI's nested form, from that form or from the flat one of the Responses API; null fields are left
-    out.
+    """Tools in OpenAI's nested form, from that form or from the flat one of the Responses API, as a list or as its JSON
+    text; null fields are left out.
 
     Raises RowFault.
     """
+    if isinstance(tools, str):
+        if not tools.strip():
+            return []
+        try:
+            tools = parse_json(tools)
+        except ValueError as error:
+            raise RowFault("bad_tools", f"tools is {excerpt(tools)} ({error})", "write a list of tools") from None
+        check_depth(tools, "tools")
+        check_characters(tools, "tools")
     if tools is None:
         return []
     if not isinstance(tools, list):
@@ -45,6 +54,11 @@ def normalise_tools(tools: Any) -> list[Tool]:
         kept = {key: value for key, value in function.items() if value is not None and key != "type"}
         result.append({"type": "function", "function": kept})
     return result
+
+
+def tools_if_called(messages: list[Message], tools: list[Tool]) -> list[Tool]:
+    """`tools` for a conversation that calls any; none for one whose actions are in its text."""
+    return tools if any("tool_calls" in message for message in messages) else []
 
 
 def load_tools(path: str) -> list[Tool]:

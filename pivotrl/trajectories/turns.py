@@ -9,7 +9,8 @@ from pivotrl.trajectories.actions import action_of
 from pivotrl.trajectories.config import TrajectoriesConfig
 from pivotrl.trajectories.faults import Place, RowFault
 from pivotrl.trajectories.ids import DistinctIds, split_of
-from pivotrl.trajectories.readers.detect import read_file
+from pivotrl.trajectories.readers.detect import formats_of, read_file
+from pivotrl.trajectories.readers.inferred import InferredTools
 from pivotrl.trajectories.records import Action, Rejected, Trajectory, Turn
 from pivotrl.trajectories.tools import load_tools
 
@@ -45,11 +46,13 @@ class TurnReader:
         """Whole trajectories that pass the user's filter, with distinct ids that begin with the file's stem."""
         if not self.config.files:
             raise ValueError("trajectories.files: no file is given; write trajectories.files: [path, ...]")
-        tools = load_tools(self.config.tools) if self.config.tools else None
+        given = load_tools(self.config.tools) if self.config.tools else None
+        formats = formats_of(self.config.files, self.config.format)
+        inferred = InferredTools(formats)
         self._trajectory_ids, self._turn_ids = DistinctIds(), DistinctIds()
-        for path in self.config.files:
+        for path, format in formats:
             stem = Path(path).name.split(".")[0]
-            for item in read_file(path, self.config.format, tools):
+            for item in read_file(path, format, inferred.of_file(path, format) if given is None else given):
                 self.rows += 1
                 if isinstance(item, Trajectory):
                     item = self._checked(item)
@@ -66,7 +69,7 @@ class TurnReader:
         """Every assistant turn of one trajectory, or the one turn that its row is."""
         split = split_of(trajectory.group or trajectory.id, self.seed, self.config.heldout_share)
         roles = [message["role"] for message in trajectory.messages]
-        places = [index for index, role in enumerate(roles) if role == "assistant"]
+        places = [index for index, role in enumerate(roles) if role == "assistant" and index not in trajectory.context]
         if trajectory.expert:
             self.turns += 1
             yield self._turn(trajectory, len(places), 0, len(roles), trajectory.expert, split)
@@ -99,7 +102,8 @@ class TurnReader:
     def _checked(self, trajectory: Trajectory) -> Trajectory | Rejected | None:
         """The trajectory, or why it is bad, or None where the user's filter leaves it out."""
         place = Place(trajectory.file, trajectory.row)
-        if not trajectory.expert and all(message["role"] != "assistant" for message in trajectory.messages):
+        turns = sum(message["role"] == "assistant" for message in trajectory.messages) - len(trajectory.context)
+        if not trajectory.expert and not turns:
             write = "write at least one message of role assistant"
             return RowFault("no_assistant_turn", f"{len(trajectory.messages)} messages", write).at(place)
         if self.config.min_reward is not None:
@@ -120,7 +124,7 @@ class TurnReader:
             messages=trajectory.messages[:place],
             tools=trajectory.tools,
             expert=expert,
-            verifier=trajectory.verifier,
+            verifier=trajectory.verifier if self.config.row_verifiers else {},
             source=str(Place(trajectory.file, trajectory.row)),
             split=split,
             metadata=trajectory.metadata,

@@ -30,15 +30,45 @@ def test_nemo_gym_examples(shared_data):
     files = [str(path) for path in sorted((shared_data / "nemo_gym").glob("*.jsonl"))]
     turns = list(TurnReader(TrajectoriesConfig(files=files), 0))
     assert Counter(turn.expert["type"] for turn in turns) == {"function_call": 3, "message": 7}
-    assert [bool(turn.verifier) for turn in turns] == [False] * 5 + [True] * 5
+    assert [turn.verifier.get("name") for turn in turns] == [None] * 5 + ["terminal"] * 5
     called = [message for message in turns[2].messages if "tool_calls" in message]
     assert called and all(message["reasoning_content"] for message in called)
 
 
-@pytest.mark.parametrize("name", ["swe_agent_function_calling.traj", "mini_swe_agent.traj.json"])
-def test_other_agents_logs_are_refused_by_name(shared_data, name):
-    with pytest.raises(ValueError, match="format not recognised"):
-        list(TurnReader(TrajectoriesConfig(files=[str(shared_data / "trajectories" / name)]), 0))
+def test_swe_agent(shared_data):
+    path = str(shared_data / "trajectories" / "swe_agent_function_calling.traj")
+    turns = list(TurnReader(TrajectoriesConfig(files=[path]), 0))
+    kinds = {"bash": 4, "edit": 3, "create": 1, "find_file": 1, "open": 1, "submit": 1}
+    assert Counter(turn.expert["name"] for turn in turns) == kinds
+    assert [tool["function"]["name"] for tool in turns[0].tools] == sorted(kinds)
+    last = turns[-1].messages
+    assert [message["role"] for message in last] == ["system", "user", *["assistant", "tool"] * 10]
+    assert all(last[place]["tool_calls"][0]["id"] == last[place + 1]["tool_call_id"] for place in range(2, 22, 2))
+    assert last[2]["content"].startswith("Let's first start by reproducing")
+    edit = next(tool["function"] for tool in turns[0].tools if tool["function"]["name"] == "edit")
+    assert edit["parameters"]["properties"]["start_line"] == {"type": "integer"}
+
+
+def test_mini_swe_agent(shared_data):
+    path = str(shared_data / "trajectories" / "mini_swe_agent.traj.json")
+    turns = list(TurnReader(TrajectoriesConfig(files=[path]), 0))
+    assert len(turns) == 10 and all(turn.expert["type"] == "message" and turn.tools == [] for turn in turns)
+    assert all(turn.expert["content"].count("```mswea_bash_command\n") == 1 for turn in turns)
+    assert [message["role"] for message in turns[-1].messages] == ["system", "user", *["assistant", "user"] * 9]
+
+
+@pytest.mark.parametrize(
+    "name, format, actions",
+    [
+        ("swe_agent_function_calling.traj", "swe_agent", {"bash": 4, "edit": 3}),
+        ("mini_swe_agent.traj.json", "mini_swe_agent", {"(message)": 10}),
+    ],
+)
+def test_inspection_of_other_agents_logs(shared_data, name, format, actions):
+    path = str(shared_data / "trajectories" / name)
+    found = inspect(TrajectoriesConfig(files=[path]), 0)
+    assert found["files"] == {path: format} and found["bad_rows"] == 0
+    assert actions.items() <= found["per_tool"].items()
 
 
 def test_inspection_of_the_airline_file(shared_data):

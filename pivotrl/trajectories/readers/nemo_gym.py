@@ -1,7 +1,13 @@
 """NVIDIA NeMo-Gym pivot rows: `{"responses_create_params": {"input", "tools"}, "expected_action"}`, one ready-made
-turn each.
+turn each. The four public Nemotron pivot sets (conversational, function calling, SWE, terminal) read alike:
 
-Terminal rows have `expected_answer` (text) in place of `expected_action`, and are judged by a verifier of their own.
+- Terminal rows have `expected_answer` (text) in place of `expected_action`.
+- The row's own `verifier` judges it, or the one that its `agent_ref` means (`readers/agents.py`); terminal rows without
+  either are judged by `terminal`.
+- Rows of one trajectory stay on one side of the split, and so do trajectories of one task where the row names it: the
+  SWE set's `metadata.instance_id`, the terminal set's `task_name`.
+- Profiles that a row brings along (`pass_rate`, `qwen_235b_info`) are of another policy than yours and are not used:
+  difficulty does not carry over. `tool_choice` is ignored.
 """
 
 from typing import Any
@@ -9,6 +15,8 @@ from typing import Any
 from pivotrl.trajectories.actions import check_action
 from pivotrl.trajectories.faults import Place, RowFault, excerpt
 from pivotrl.trajectories.messages import normalise
+from pivotrl.trajectories.metadata import small
+from pivotrl.trajectories.readers.agents import verifier_of_agent
 from pivotrl.trajectories.readers.openai_chat import reward_of, verifier_of
 from pivotrl.trajectories.records import Tool, Trajectory
 from pivotrl.trajectories.tools import normalise_tools
@@ -24,13 +32,14 @@ def read_row(row: dict[str, Any], index: int, place: Place, default_tools: list[
             'write {"responses_create_params": {"input": [...]}, "expected_action"}',
         )
     metadata = row.get("metadata") if isinstance(row.get("metadata"), dict) else {}
-    identity = row.get("trajectory_id", metadata.get("source_trajectory_uid", row.get("uuid", index)))
-    verifier = verifier_of(row)
-    if "expected_action" in row:
-        expert = check_action(row["expected_action"])
-    elif isinstance(row.get("expected_answer"), str):
+    names = (row.get("trajectory_id"), metadata.get("source_trajectory_uid"), row.get("uuid"), index)
+    task = next((name for name in (metadata.get("instance_id"), row.get("task_name")) if name), None)
+    verifier = verifier_of(row) or verifier_of_agent(row.get("agent_ref"))
+    if row.get("expected_action") is None and isinstance(row.get("expected_answer"), str):
         expert = check_action({"type": "message", "content": row["expected_answer"]})
         verifier = verifier or {"name": "terminal"}
+    elif "expected_action" in row:
+        expert = check_action(row["expected_action"])
     else:
         raise RowFault(
             "no_assistant_turn",
@@ -38,15 +47,16 @@ def read_row(row: dict[str, Any], index: int, place: Place, default_tools: list[
             "write the expert's action as expected_action",
         )
     return Trajectory(
-        id=str(identity),
+        id=str(next(name for name in names if name is not None)),
         messages=normalise(chat_messages(request)),
         tools=normalise_tools(request.get("tools")) or default_tools,
         file=place.file,
         row=place.row,
         reward=reward_of(row),
+        group=f"task {task}" if task else "",
         expert=expert,
         verifier=verifier,
-        metadata=metadata,
+        metadata=small(metadata),
     )
 
 
@@ -79,7 +89,8 @@ def chat_messages(request: dict[str, Any]) -> list[dict[str, Any]]:
             draft["reasoning_content"] = draft.get("reasoning_content", "") + _reasoning(item)
         elif kind == "function_call":
             function = {"name": item.get("name"), "arguments": item.get("arguments")}
-            draft.setdefault("tool_calls", []).append({"id": item.get("call_id"), "function": function})
+            identity = item.get("call_id") or item.get("id")
+            draft.setdefault("tool_calls", []).append({"id": identity, "function": function})
         elif kind == "message" and item.get("role") == "assistant":
             if "content" in draft or "tool_calls" in draft:
                 flush()
@@ -89,7 +100,8 @@ def chat_messages(request: dict[str, Any]) -> list[dict[str, Any]]:
             messages.append({"role": item.get("role"), "content": item.get("content")})
         elif kind == "function_call_output":
             flush()
-            messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")})
+            result = {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
+            messages.append(result | {"name": item.get("name")})
         else:
             raise RowFault(
                 "bad_input_item",

@@ -1,11 +1,12 @@
-"""OpenAI chat rows: `{"messages": [...], "tools": [...]}`, with `id`, `reward` and `verifier` where the file has
-them."""
+"""OpenAI chat rows: `{"messages": [...], "tools": [...]}`, with `id`, `reward`, `verifier` and `metadata` where the
+file has them; or a bare list of messages."""
 
 import sys
 from typing import Any
 
 from pivotrl.trajectories.faults import Place, RowFault, excerpt
 from pivotrl.trajectories.messages import normalise
+from pivotrl.trajectories.metadata import small
 from pivotrl.trajectories.records import Tool, Trajectory
 from pivotrl.trajectories.tools import normalise_tools
 
@@ -22,6 +23,7 @@ def read_row(row: dict[str, Any], index: int, place: Place, default_tools: list[
         row=place.row,
         reward=reward_of(row),
         verifier=verifier_of(row),
+        metadata=small(row.get("metadata")),
     )
 
 

@@ -1,19 +1,15 @@
 """tau-bench results: `{"task_id", "trial", "reward", "traj": [messages]}`, usually as one JSON array.
 
-They carry no tool schemas. Where the user gives none, the smallest that admit the file's own calls are inferred.
+They carry no tool schemas. Where the user gives none, the smallest that admit the file's own calls are inferred
+(`readers/inferred.py`).
 """
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pivotrl.trajectories.faults import Place, RowFault, excerpt
 from pivotrl.trajectories.messages import normalise
 from pivotrl.trajectories.readers.openai_chat import reward_of
-from pivotrl.trajectories.records import Message, Tool, Trajectory
-from pivotrl.trajectories.store import scan_rows
-from pivotrl.trajectories.text import check_depth
-from pivotrl.trajectories.tools import infer_tools
+from pivotrl.trajectories.records import Tool, Trajectory
 
 
 def read_row(row: dict[str, Any], index: int, place: Place, default_tools: list[Tool]) -> Trajectory:
@@ -33,19 +29,3 @@ def read_row(row: dict[str, Any], index: int, place: Place, default_tools: list[
         reward=reward_of(row),
         group=f"tau_bench task {task}",
     )
-
-
-def tools_of_file(path: str | Path) -> list[Tool]:
-    """Schemas inferred from all well-formed calls of the file, successes and failures alike."""
-    return infer_tools(_conversations(path))
-
-
-def _conversations(path: str | Path) -> Iterator[list[Message]]:
-    for _, row, _ in scan_rows(path):
-        if isinstance(row, dict):
-            try:
-                check_depth(row, "the row")
-                messages = normalise(row.get("traj"))
-            except RowFault:
-                continue  # reported when the row itself is read
-            yield messages
