@@ -1,6 +1,9 @@
 """Rows that no model should see are bad rows, told in one record each; the rows beside them are read."""
 
+import copy
 import json
+import random
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +11,7 @@ from pivotrl.trajectories.config import TrajectoriesConfig
 from pivotrl.trajectories.records import Rejected
 from pivotrl.trajectories.tools import load_tools
 from pivotrl.trajectories.turns import TurnReader
-from tests.trajectories.rows import call, chat_row, write_rows
+from tests.trajectories.rows import call, chat_row, nemotron_rows, write_rows
 
 HALF = "\ud83d"
 DEEP = json.loads('{"a":' * 500 + "1" + "}" * 500)
@@ -119,3 +122,68 @@ def test_a_hostile_file_of_tools_is_refused(tmp_path, value, says):
     path.write_text(json.dumps(value))
     with pytest.raises(ValueError, match=rf"trajectories\.tools: .*tools\.json: {says}"):
         load_tools(str(path))
+
+
+DATA = Path(__file__).parent / "data"
+SAMPLES = {
+    "swe_agent": json.loads((DATA / "swe_agent.traj").read_text()),
+    "mini_swe_agent": json.loads((DATA / "mini_swe_agent.traj.json").read_text()),
+    "atif": json.loads((DATA / "atif.json").read_text()),
+    "sharegpt": json.loads((DATA / "sharegpt.jsonl").read_text().splitlines()[1]),
+    "nemo_gym": nemotron_rows()["function_calling"],
+    "tau_bench": tau({"a": [1]}),
+    "openai_chat": chat_row(),
+}
+ODD = [
+    None,
+    True,
+    0,
+    -1.5,
+    10**30,
+    "",
+    "x",
+    HALF,
+    "<tool_call>",
+    "{",
+    [],
+    [[]],
+    [None],
+    {},
+    {"": None},
+    {"a": {}},
+    DEEP,
+]
+
+
+def mutated(row, draw):
+    """A copy with one value somewhere replaced, removed or doubled."""
+    row = copy.deepcopy(row)
+    node = row
+    while True:
+        keys = list(node) if isinstance(node, dict) else range(len(node))
+        key = draw.choice(keys)
+        if isinstance(node[key], dict | list) and node[key] and draw.random() < 0.8:
+            node = node[key]
+            continue
+        if draw.random() < 0.2:
+            node.pop(key)
+        elif isinstance(node, list) and draw.random() < 0.2:
+            node.append(node[key])
+        else:
+            node[key] = draw.choice(ODD)
+        return row
+
+
+@pytest.mark.parametrize("format", SAMPLES)
+def test_no_damage_to_a_row_stops_the_reading(tmp_path, format):
+    draw = random.Random(0)
+    rows = [mutated(SAMPLES[format], draw) for _ in range(400)]
+    path = write_rows(tmp_path / "a.jsonl", rows)
+    reader = TurnReader(TrajectoriesConfig(files=[path], format=format), 0)
+    items = list(reader)
+    assert reader.rows == 400 and 0 < reader.bad_rows < 400
+    json.dumps([item.to_json() for item in items], ensure_ascii=False).encode()
+    with pytest.raises(ValueError):  # every row of another format is a bad one, or one that this format reads as well
+        other = TurnReader(TrajectoriesConfig(files=[path], format="atif" if format != "atif" else "sharegpt"), 0)
+        list(other)
+        other.check_bad_share(0.5)
