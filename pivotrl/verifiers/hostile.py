@@ -58,10 +58,11 @@ def hostile_attempt(rng: Random, verifier: str = "", huge: float = 0.0) -> Attem
     suited = _SUITED.get(verifier, DOMAINS)
     domain = rng.choice(suited if rng.random() < 0.9 else DOMAINS)
     expert = expert_action(rng, domain)
-    items = rng.choice(_ANSWERS)(rng, expert, domain)
+    answer = _terminus if domain == "terminal" and rng.random() < 0.5 else rng.choice(_ANSWERS)
+    items = answer(rng, expert, domain)
     if rng.random() < huge:
-        items = [_with_content(rng, item, _huge(rng)) if isinstance(item, dict) else item for item in items[:1]]
-    text = _raw(rng, items) if rng.random() < 0.7 else None
+        items = [_with_content(rng, items_of(expert)[0], _huge(rng))]
+    text = _raw(rng, items) if rng.random() < 0.4 else None
     return Attempt(expert, items, text, tools_for(rng, expert), history(rng, domain), metadata_for(rng, domain))
 
 

@@ -105,9 +105,9 @@ _SCHEMAS: list[Any] = [
 
 # fmt: on
 def expert_action(rng: Random, domain: str) -> Action:
-    if domain in MESSAGES and (domain not in CALLS or rng.random() < 0.3):
+    if domain in MESSAGES and (domain not in CALLS or rng.random() < 0.2):
         return {"type": "message", "content": rng.choice(MESSAGES[domain])}
-    calls = [_call(*rng.choice(CALLS[domain])) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+    calls = [_call(*rng.choice(CALLS[domain])) for _ in range(rng.choice((1, 1, 1, 1, 2, 3)))]
     return calls[0] if len(calls) == 1 else {"type": "function_call_batch", "calls": calls}
 
 
