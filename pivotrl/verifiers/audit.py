@@ -1,14 +1,16 @@
 """Is a verifier any good? Probes made from the expert's own turns, whose rewards are known beforehand: the expert's
-action earns 1, and everything else here 0.
+action earns 1, and everything else 0, or where a probe holds some of the expert's calls at most their F1 (a verifier
+may grade by it): 2 shared / (the expert's + the probe's).
 
 Nothing is drawn at random: the same rows give the same probes.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pivotrl.trajectories.actions import action_kind, calls_of
 from pivotrl.trajectories.ids import stable_hash
@@ -21,7 +23,7 @@ from pivotrl.verifiers.rows import ScoreRow
 PROBES = {
     "expert": "the expert's own action",
     "other_row": "the action of another row",
-    "other_row_same_tool": "the action of another row that calls the same tool (or is a message too)",
+    "same_tool": "the action of another row that calls the same tool, or is a message too",
     "empty": "no output, an empty message, a message of white space",
     "message_only": "a message that promises the action",
     "no_arguments": "the expert's tools, called with {}",
@@ -42,13 +44,12 @@ class Probe(NamedTuple):
 
     name: str
     items: list[Item]
-
-    @property
-    def expected(self) -> float:
-        return float(self.name == "expert")
+    allowed: float
+    """The reward that the expert's action earns, and that another one earns at most."""
 
     def holds(self, verdict: Verdict) -> bool:
-        return verdict.reward == self.expected and verdict.reason not in BROKEN
+        right = verdict.reward == 1 if self.name == "expert" else verdict.reward <= self.allowed + 1e-9
+        return right and verdict.reason not in BROKEN
 
 
 class Donors:
@@ -87,31 +88,34 @@ def audit(rows: Iterable[ScoreRow], donors: Donors, judges: Judges) -> Iterator[
 
 def probes_of(attempt: Attempt, seed: object, donors: Donors) -> Iterator[Probe]:
     """The probes that can be made of one turn; those that would be the expert's action itself are left out."""
-    expert, form = attempt.expert, normal_form(attempt.expert)
-    yield Probe("expert", items_of(expert))
-    for probe in _candidates(attempt, seed, donors):
-        if _form_of_items(probe.items) != form:
-            yield probe
+    expert = items_of(attempt.expert)
+    form, calls = _form_of_items(expert), _call_forms(expert)
+    yield Probe("expert", expert, 1.0)
+    for name, items in _candidates(attempt, seed, donors):
+        if _form_of_items(items) != form:
+            given = _call_forms(items)
+            shared = (calls & given).total()
+            yield Probe(name, items, 2 * shared / max(calls.total() + given.total(), 1))
 
 
-def _candidates(attempt: Attempt, seed: object, donors: Donors) -> Iterator[Probe]:
+def _candidates(attempt: Attempt, seed: object, donors: Donors) -> Iterator[tuple[str, list[Item]]]:
     expert, calls = attempt.expert, calls_of(attempt.expert)
     if (action := donors.any_kind(expert, seed)) is not None:
-        yield Probe("other_row", items_of(action))
+        yield "other_row", items_of(action)
     if (action := donors.same_kind(expert, seed)) is not None:
-        yield Probe("other_row_same_tool", items_of(action))
-    yield Probe("empty", [])
-    yield Probe("empty", [_message("")])
-    yield Probe("empty", [_message(" \n")])
-    yield Probe("message_only", [_message(PROMISE)])
+        yield "same_tool", items_of(action)
+    yield "empty", []
+    yield "empty", [_message("")]
+    yield "empty", [_message(" \n")]
+    yield "message_only", [_message(PROMISE)]
     if not all(_says_nothing(call, attempt.tools) for call in calls):
-        yield Probe("no_arguments", [_call(call["name"], "{}") for call in calls])
+        yield "no_arguments", [_call(call["name"], "{}") for call in calls]
     names = _tool_names(attempt) or donors.tool_names
     if names or calls:
-        yield Probe("all_tools", _all_tools(calls, names))
-        yield Probe("surplus", _with_surplus(attempt, names, seed, donors))
+        yield "all_tools", _all_tools(calls, names)
+        yield "surplus", _with_surplus(attempt, names, seed, donors)
     if attempt.messages and attempt.messages[-1]["content"].strip():
-        yield Probe("prompt_copy", [_message(attempt.messages[-1]["content"])])
+        yield "prompt_copy", [_message(attempt.messages[-1]["content"])]
 
 
 def _says_nothing(call: Action, tools: list[Tool]) -> bool:
@@ -146,24 +150,28 @@ def _with_surplus(attempt: Attempt, names: list[str], seed: object, donors: Dono
 
 
 def normal_form(action: Action) -> str:
-    """A string that is equal for actions that hardly anyone would tell apart: other spelling of JSON, order of keys and
-    of calls, case, punctuation and white space of texts."""
+    """A string that is equal for actions that may well be equivalent, so that neither is a probe of the other: those
+    with the same words, whatever their order in a call, their case, punctuation and white space."""
     return _form_of_items(items_of(action))
 
 
 def _form_of_items(items: list[Item]) -> str:
     calls = [item for item in items if item["type"] == "function_call"]
     if not calls:
-        return " ".join(_words(item["content"]) for item in items)
-    return "\n".join(sorted(f"{call['name']} {_normal(json.loads(call['arguments']))}" for call in calls))
+        return " ".join(" ".join(_words(item["content"])) or item["content"].strip() for item in items)
+    return "\n".join(sorted(f"{call['name']} {sorted(_words(_canonical(call)))}" for call in calls))
 
 
-def _normal(value: Any) -> str:
-    return json.dumps(value, sort_keys=True).casefold()
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
 
 
-def _words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold())) or text.strip()
+def _canonical(call: Item) -> str:
+    return json.dumps(json.loads(call["arguments"]), ensure_ascii=False, sort_keys=True)
+
+
+def _call_forms(items: list[Item]) -> Counter[str]:
+    return Counter(f"{item['name']} {_canonical(item)}" for item in items if item["type"] == "function_call")
 
 
 def items_of(action: Action) -> list[Item]:

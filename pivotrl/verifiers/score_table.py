@@ -26,7 +26,7 @@ class Rejects:
     def line(self, file: object) -> str:
         """One line for the end of a table; `file` is where they were written."""
         counts = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.most_common())
-        return f"rejected {self.reasons.total():,} rows ({counts}): {file or self.first}"
+        return f"rejected {self.reasons.total():,} rows ({counts}): " + (f"see {file}" if file else self.first)
 
 
 class ReasonTable:
@@ -60,12 +60,14 @@ class ProbeTable:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._rewards: Counter[str] = Counter()
+        self._allowed: Counter[str] = Counter()
         self.breaks: Counter[str] = Counter()
         self._shown: dict[str, list[str]] = {}
 
     def add(self, probe: Probe, row: RowId, verdict: Verdict) -> None:
         self._counts[probe.name] += 1
         self._rewards[probe.name] += verdict.reward
+        self._allowed[probe.name] += probe.allowed
         if not probe.holds(verdict):
             self.breaks[probe.name] += 1
             shown = self._shown.setdefault(probe.name, [])
@@ -79,13 +81,8 @@ class ProbeTable:
 
     def lines(self) -> list[str]:
         """The table, and up to BREAKS_SHOWN breaks, of every probe some."""
-        head = f"{'probe':22}{'probes':>8}{'expected':>10}{'mean reward':>13}{'breaks':>8}   what it is"
-        body = []
-        for name, meaning in PROBES.items():
-            count = self._counts[name]
-            mean = f"{self._rewards[name] / count:.3f}" if count else "-"
-            expected = Probe(name, []).expected
-            body.append(f"{name:22}{count:>8,}{expected:>10.0f}{mean:>13}{self.breaks[name]:>8,}   {meaning}")
+        head = f"{'probe':14}{'probes':>9}{'mean reward':>13}{'allowed':>9}{'breaks':>8}   what it is"
+        body = [self._line(name, meaning) for name, meaning in PROBES.items()]
         if not self.breaks:
             return [head, *body, "all hold"]
         shown = [self._shown[name] for name in PROBES if name in self._shown]
@@ -94,6 +91,11 @@ class ProbeTable:
         title = f"{total:,} of {self.probes:,} probes break; row, probe, reward, reason"
         title += f" of {BREAKS_SHOWN}:" if total > BREAKS_SHOWN else ":"
         return [head, *body, "", title, *turns[:BREAKS_SHOWN]]
+
+    def _line(self, name: str, meaning: str) -> str:
+        count = self._counts[name]
+        mean, allowed = (f"{sums[name] / count:.3f}" if count else "-" for sums in (self._rewards, self._allowed))
+        return f"{name:14}{count:>9,}{mean:>13}{allowed:>9}{self.breaks[name]:>8,}   {meaning}"
 
 
 def usage_lines(usage: dict[str, Any]) -> list[str]:

@@ -77,7 +77,8 @@ class Outputs:
 
     def _no_verdict(self) -> str:
         if self.rejects.reasons:
-            return f"no row can be judged: {self.rejects.line(self.rejected)}; the first is {self.rejects.first}"
+            first = f"; the first is {self.rejects.first}" if self.rejected else ""
+            return f"no row can be judged: {self.rejects.line(self.rejected)}{first}"
         return "there are no rows; write one JSON object a line"
 
     def _close(self, finished: bool) -> None:
@@ -126,7 +127,7 @@ def score_audit(rows: Rows, run: VerifierConfig, outputs: Outputs, say: Callable
                 yield {
                     "id": row.id,
                     "probe": probe.name,
-                    "expected": probe.expected,
+                    "allowed": probe.allowed,
                     "holds": probe.holds(verdict),
                     "reward": verdict.reward,
                     "reason": verdict.reason,

@@ -72,7 +72,7 @@ def test_rows_are_judged_in_order_by_workers_without_torch(tmp_path):
     assert lines[1].split() == ["call_matches", "2", "66.7%", "1.000"]
     assert lines[3].split() == ["all", "3", "100.0%", "0.667"]
     assert lines[4].startswith("3 rows in ") and lines[4].endswith(" rows/s")
-    assert lines[5] == "rejected 1 rows (malformed_json 1): new/out.rejected.jsonl"
+    assert lines[5] == "rejected 1 rows (malformed_json 1): see new/out.rejected.jsonl"
     code = (
         f"import sys, runpy; sys.argv = ['x', '--verifier=exact', '--rows={tmp_path}/in.jsonl', '--out={tmp_path}/o']\n"
     )
@@ -157,7 +157,7 @@ def test_dotted_parameters_nest():
         (["--seconds", "0"], "verifier.seconds: found 0"),
         (["--rows", "missing.jsonl"], "missing.jsonl: cannot be read"),
         (["--rows", "empty.jsonl"], "there are no rows"),
-        (["--rows", "bad.jsonl"], "no row can be judged: rejected 2 rows (malformed_json 2): o.rejected.jsonl"),
+        (["--rows", "bad.jsonl"], "no row can be judged: rejected 2 rows (malformed_json 2): see o.rejected.jsonl"),
         (["--rows", "bad_array.json"], "item 1"),
         (["--out", "in.jsonl"], "--out: in.jsonl is a file that is read"),
         (["--out", "folder"], "--out: folder is no file"),
