@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pivotrl.objective.advantage import group_advantages
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.objective.metrics import MetricSums, sum_metrics
 from pivotrl.objective.terms import PolicyTerm, cispo_term, importance_weight, kl_term, policy_term
@@ -54,6 +55,44 @@ class ResponseTokens:
 
 
 @dataclass(frozen=True)
+class GroupRewards:
+    """The rewards of the whole batch, group after group, and where a micro-batch's samples stand among them.
+
+    Raises:
+        ValueError: offsets that do not rise from 0 to R, a reward that is not finite, or an index outside [0, R).
+    """
+
+    rewards_R: Tensor
+    """float64."""
+    group_offsets: Tensor
+    """int32 [groups + 1]: group i is [offsets[i], offsets[i + 1])."""
+    index_S: Tensor
+    """int32: place of each sample of the micro-batch in `rewards_R`."""
+
+    def __post_init__(self) -> None:
+        size, offsets = len(self.rewards_R), self.group_offsets
+        if self.rewards_R.dtype != torch.float64 or self.rewards_R.ndim != 1:
+            raise ValueError(f"rewards_R must be float64 [R], got {self.rewards_R.dtype} {list(self.rewards_R.shape)}")
+        if not self.rewards_R.isfinite().all():
+            index = int((~self.rewards_R.isfinite()).nonzero()[0])
+            raise ValueError(f"rewards_R must be finite, got {self.rewards_R[index].item()} at {index}")
+        for name in ("group_offsets", "index_S"):
+            value = getattr(self, name)
+            if value.dtype != torch.int32 or value.ndim != 1:
+                raise ValueError(f"{name} must be int32 of one dimension, got {value.dtype} {list(value.shape)}")
+        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != size or not (offsets.diff() > 0).all():
+            raise ValueError(f"group_offsets must rise from 0 to {size}, the rewards, got {offsets.tolist()}")
+        if ((self.index_S < 0) | (self.index_S >= size)).any():
+            raise ValueError(f"index_S must be in [0, {size}), got {self.index_S.tolist()}")
+
+    def advantages(self, config: ObjectiveConfig) -> Tensor:
+        """Advantages of the micro-batch's samples: float64 [S]."""
+        groups = torch.arange(len(self.group_offsets) - 1).repeat_interleave(self.group_offsets.diff().cpu().long())
+        all_R = group_advantages(self.rewards_R, groups, config.advantage, config.advantage_epsilon)
+        return all_R[self.index_S.long()]
+
+
+@dataclass(frozen=True)
 class PolicyLoss:
     """What one micro-batch adds to the loss of the global batch."""
 
@@ -90,6 +129,18 @@ def global_denominator(config: ObjectiveConfig, num_tokens_N: Sequence[int]) -> 
     return num_samples * config.tokens_per_sample
 
 
+def check_complete(config: ObjectiveConfig, batch: ResponseTokens, denominator: float) -> None:
+    """Raise ValueError where a term of the objective lacks its tensor, or the denominator is not positive."""
+    if config.beta > 0 and batch.reference_logp_T is None:
+        raise ValueError(f"beta is {config.beta:g}, which needs reference_logp_T: run the reference pass, or set 0")
+    if config.entropy_bonus > 0 and batch.entropy_T is None:
+        raise ValueError(f"entropy_bonus is {config.entropy_bonus:g}, which needs entropy_T: pass it, or set 0")
+    if config.importance != "none" and batch.sampler_logp_T is None:
+        raise ValueError(f"importance is {config.importance}, which needs sampler_logp_T: pass it, or set none")
+    if not denominator > 0:
+        raise ValueError(f"denominator must be positive, got {denominator}: use global_denominator of the whole batch")
+
+
 def policy_loss(config: ObjectiveConfig, batch: ResponseTokens, denominator: float) -> PolicyLoss:
     """Sum over the micro-batch's tokens of w (policy term + beta KL - entropy_bonus H), with the terms of `terms.py`.
 
@@ -109,15 +160,7 @@ def policy_loss(config: ObjectiveConfig, batch: ResponseTokens, denominator: flo
         ValueError: beta, entropy_bonus or importance is set and its tensor is missing, or the denominator is not
             positive.
     """
-    if config.beta > 0 and batch.reference_logp_T is None:
-        raise ValueError(f"beta is {config.beta:g}, which needs reference_logp_T: run the reference pass, or set 0")
-    if config.entropy_bonus > 0 and batch.entropy_T is None:
-        raise ValueError(f"entropy_bonus is {config.entropy_bonus:g}, which needs entropy_T: pass it, or set 0")
-    if config.importance != "none" and batch.sampler_logp_T is None:
-        raise ValueError(f"importance is {config.importance}, which needs sampler_logp_T: pass it, or set none")
-    if not denominator > 0:
-        raise ValueError(f"denominator must be positive, got {denominator}: use global_denominator of the whole batch")
-
+    check_complete(config, batch, denominator)
     dtype = batch.logp_T.dtype
     mask_T = torch.ones_like(batch.logp_T, dtype=torch.bool) if batch.mask_T is None else batch.mask_T
     logp_T = batch.logp_T.masked_fill(~mask_T, 0.0)

@@ -253,6 +253,7 @@ class Policy:
             batch.target_N,
             self.world.tp_group,
             temperature=self.config.rollout.temperature if temperature is None else temperature,
+            in_place=True,  # the rows just taken are a copy, which nobody else reads
         )
 
     def _run(

@@ -1,0 +1,194 @@
+"""csrc/group_loss.cu, run on a CPU through its shim, against the definition in float64.
+
+Legend: S samples, T response tokens, R samples with their groups.
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from pivotrl.objective import fused, loss, metrics
+from pivotrl.objective.config import ObjectiveConfig
+from pivotrl.objective.kernels import library
+from pivotrl.objective.kernels.group_loss import group_loss
+from pivotrl.objective.loss import GroupRewards, ResponseTokens
+from tests.objective.test_loss import CONFIGS, make_batch
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to build the kernel for the CPU")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> str:
+    return str(library.build_for_cpu(tmp_path_factory.mktemp("csrc") / "group_loss.so"))
+
+
+def single(batch: ResponseTokens) -> ResponseTokens:
+    """The batch in float32; masked and lost entries stay NaN."""
+    names = ("logp_T", "old_logp_T", "reference_logp_T", "sampler_logp_T", "entropy_T", "advantages_S")
+    values = {name: getattr(batch, name).detach().float() for name in names if getattr(batch, name) is not None}
+    return replace(batch, **values)
+
+
+def compare(config: ObjectiveConfig, batch: ResponseTokens, built: str, rewards: GroupRewards | None = None) -> None:
+    """Loss, both gradients and every metric, to float32's rounding of O(1) terms."""
+    rounded = single(batch)
+    exact = single(batch)
+    exact = replace(
+        exact,
+        **{
+            name: getattr(exact, name).double()
+            for name in ("logp_T", "old_logp_T", "reference_logp_T", "sampler_logp_T", "entropy_T", "advantages_S")
+            if getattr(exact, name) is not None
+        },
+    )
+    if rewards is not None:
+        exact = replace(exact, advantages_S=rewards.advantages(config))
+    expected = loss.policy_loss(config, exact, 60.0)
+    leaves = [rounded.logp_T.requires_grad_()]
+    if rounded.entropy_T is not None:
+        leaves.append(rounded.entropy_T.requires_grad_())
+    actual = fused.policy_loss(config, rounded, 60.0, rewards, library=built)
+    torch.testing.assert_close(actual.loss.double(), expected.loss, rtol=2e-6, atol=2e-7)
+    for name in ("g_T", "h_T"):
+        found_T, wanted_T = getattr(actual, name).double(), getattr(expected, name)
+        assert found_T.isfinite().all()
+        error = ((found_T - wanted_T).abs() / wanted_T.abs().clamp(min=1e-3 / 60)).max().item()
+        assert error < 2e-5, f"{name} of {config} is off by {error:.1e}"
+    gradients = torch.autograd.grad(2 * actual.loss, leaves)
+    assert torch.equal(gradients[0], 2 * actual.g_T)
+    if len(leaves) == 2:
+        assert torch.equal(gradients[1], 2 * actual.h_T)
+    found, wanted = (metrics.mean_metrics([result.metrics]) for result in (actual, expected))
+    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert found.keys() == wanted.keys()
+
+
+def test_every_branch_agrees_with_the_definition(built):
+    batch = make_batch()
+    for config in CONFIGS:
+        compare(config, batch, built)
+
+
+def test_what_is_not_given_is_not_read(built):
+    batch = make_batch()
+    bare = ResponseTokens(batch.logp_T.nan_to_num(-1.0), batch.sample_index_T, batch.advantages_S)
+    compare(ObjectiveConfig(), bare, built)
+    compare(ObjectiveConfig(ratio="sequence"), replace(bare, mask_T=batch.mask_T), built)
+    compare(ObjectiveConfig(), replace(bare, old_logp_T=batch.old_logp_T.nan_to_num(-1.0)), built)
+
+
+def grouped(sizes: list[int], rewards: list[float], index: list[int]) -> GroupRewards:
+    offsets = torch.tensor([0, *sizes]).cumsum(0).int()
+    return GroupRewards(torch.tensor(rewards, dtype=torch.float64), offsets, torch.tensor(index, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("mode", ["grpo", "leave_one_out", "mean_only"])
+def test_advantages_from_rewards(built, mode):
+    """Groups of 1, 2, 3, 16 (one success; fifteen 0.1s), 130 and 1,024; some samples are in other micro-batches."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = [1, 2, 2, 3, 16, 16, 16, 130, 1024]
+    rewards = [0.7, 0.0, 1.0, 0.1, 0.1, 0.3, 0.3, 0.3, *([0.0] * 15 + [1.0]), *([0.1] * 15 + [0.2]), *([0.1] * 16)]
+    rewards += torch.randint(0, 2, (130,), generator=generator).tolist()
+    rewards += torch.rand(1024, generator=generator, dtype=torch.float64).tolist()
+    index = [*range(0, 60, 1), 100, 186, 187, 700, sum(sizes) - 1, *range(300, 325)]
+    batch = make_batch()
+    index = index[: len(batch.advantages_S)]
+    assert len(index) == len(batch.advantages_S)
+    given = grouped(sizes, [float(reward) for reward in rewards], index)
+    config = ObjectiveConfig(advantage=mode, beta=0.1, entropy_bonus=0.01)
+    compare(config, batch, built, given)
+    result = run_op(single(batch), given, config, built)
+    expected_S = given.advantages(config)
+    assert torch.equal(result == 0, expected_S.float() == 0)
+    torch.testing.assert_close(result.double(), expected_S, rtol=1e-6, atol=1e-9)
+
+
+def run_op(batch: ResponseTokens, rewards: GroupRewards, config: ObjectiveConfig, built: str) -> torch.Tensor:
+    samples = torch.arange(len(rewards.index_S) + 1)
+    _, _, advantages_S, _ = group_loss(
+        batch.logp_T.detach(),
+        torch.searchsorted(batch.sample_index_T, samples).int(),
+        fused._settings(config, 60.0, True),
+        rewards=rewards.rewards_R,
+        group_offsets=rewards.group_offsets,
+        reward_index=rewards.index_S,
+        library=built,
+    )
+    return advantages_S
+
+
+def test_equal_inputs_give_equal_bits(built):
+    config, batch = CONFIGS[-1], single(make_batch())
+    first, second = (fused.policy_loss(config, batch, 60.0, library=built) for _ in range(2))
+    assert torch.equal(first.g_T, second.g_T)
+    assert torch.equal(first.loss, second.loss)
+    assert all(torch.equal(first.metrics[name], second.metrics[name]) for name in first.metrics)
+
+
+def test_no_sample_and_a_sample_without_tokens(built):
+    nothing = ResponseTokens(torch.zeros(0), torch.zeros(0, dtype=torch.int64), torch.zeros(0))
+    result = fused.policy_loss(ObjectiveConfig(), nothing, 8.0, library=built)
+    assert result.loss.item() == 0
+    gap = ResponseTokens(torch.full((3,), -1.0), torch.tensor([0, 2, 2]), torch.tensor([1.0, 5.0, -1.0]))
+    for config in (ObjectiveConfig(), ObjectiveConfig(ratio="sequence", aggregation="sequence_mean")):
+        expected = loss.policy_loss(config, gap, 8.0)
+        actual = fused.policy_loss(config, gap, 8.0, library=built)
+        torch.testing.assert_close(actual.g_T, expected.g_T, rtol=1e-6, atol=0)
+
+
+def test_bad_input_names_the_argument(built):
+    rewards = torch.zeros(4, dtype=torch.float64)
+    index, offsets = torch.zeros(1, dtype=torch.int32), torch.tensor([0, 2, 4], dtype=torch.int32)
+    for wrong, message in (
+        ({"rewards_R": rewards.float()}, "rewards_R must be float64"),
+        ({"rewards_R": rewards.index_fill(0, torch.tensor([2]), torch.nan)}, "rewards_R must be finite, got nan at 2"),
+        ({"group_offsets": torch.tensor([0, 3, 2, 4], dtype=torch.int32)}, r"group_offsets must rise from 0 to 4"),
+        ({"group_offsets": torch.tensor([0, 2, 5], dtype=torch.int32)}, r"group_offsets must rise from 0 to 4"),
+        ({"group_offsets": offsets.long()}, "group_offsets must be int32"),
+        ({"index_S": torch.tensor([4], dtype=torch.int32)}, r"index_S must be in \[0, 4\), got \[4\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            GroupRewards(**({"rewards_R": rewards, "group_offsets": offsets, "index_S": index} | wrong))
+    batch = ResponseTokens(torch.zeros(1), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
+    with pytest.raises(ValueError, match="not built for tensors on cpu"):
+        fused.policy_loss(ObjectiveConfig(), batch, 1.0)
+    with pytest.raises(ValueError, match="logp_T must be float32"):
+        fused.policy_loss(ObjectiveConfig(), replace(batch, logp_T=torch.zeros(1).double()), 1.0, library=built)
+    with pytest.raises(ValueError, match="needs reference_logp_T"):
+        fused.policy_loss(ObjectiveConfig(beta=1.0), batch, 1.0, library=built)
+    many = GroupRewards(torch.zeros(1025, dtype=torch.float64), torch.tensor([0, 1025], dtype=torch.int32), index)
+    with pytest.raises(ValueError, match="a group has 1025 samples, more than 1024"):
+        fused.policy_loss(ObjectiveConfig(), batch, 1.0, many, library=built)
+
+
+def test_the_operator_has_a_fake(built):
+    batch = single(make_batch())
+    offsets = torch.searchsorted(batch.sample_index_T, torch.arange(len(batch.advantages_S) + 1)).int()
+    settings, logp_T = fused._settings(ObjectiveConfig(), 60.0, False), batch.logp_T.detach()
+    with torch._subclasses.FakeTensorMode() as mode:
+        shapes = group_loss(mode.from_tensor(logp_T), mode.from_tensor(offsets), settings)
+    real = group_loss(logp_T, offsets, settings, advantages=batch.advantages_S, library=built)
+    assert [(x.shape, x.dtype) for x in shapes] == [(x.shape, x.dtype) for x in real]
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+def test_it_compiles_for_every_architecture_and_spills_nothing(tmp_path):
+    code = library.SOURCE.read_text()
+    assert "shim" in code
+    known = library.run_compiler(["nvcc", "--list-gpu-code"]).split()
+    for architecture in library.ARCHITECTURES:
+        if f"sm_{architecture}" not in known:
+            continue
+        command = [
+            "nvcc",
+            "-O3",
+            "-std=c++17",
+            "-cubin",
+            f"-gencode=arch=compute_{architecture},code=sm_{architecture}",
+        ]
+        said = library.run_compiler([*command, "-Xptxas=-v", "-o", str(tmp_path / "k.cubin"), str(library.SOURCE)])
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
+    assert Path(library.build(tmp_path / "group_loss.so")).stat().st_size > 0
