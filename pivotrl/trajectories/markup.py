@@ -8,6 +8,13 @@ from pivotrl.trajectories.faults import RowFault, excerpt
 from pivotrl.trajectories.store import parse_json
 from pivotrl.trajectories.text import check_depth
 
+_TOKEN = re.compile(
+    r"""\s+|[\[\]{}:,]|'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|[-+.\w]+""", re.DOTALL | re.ASCII
+)
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "'": "'", '"': '"', "\n": ""}
+
 
 def split_blocks(text: str, tag: str) -> tuple[str, list[str]]:
     """The text outside all `<tag>...</tag>`, stripped, and what is inside each; in linear time.
@@ -99,11 +106,3 @@ def _escaped(found: re.Match[str]) -> str:
     """The character that an escape of a Python string means; an unknown one stays."""
     mark = found[1]
     return chr(int(mark[1:], 16)) if len(mark) > 1 else _ESCAPES.get(mark, f"\\{mark}")
-
-
-_TOKEN = re.compile(
-    r"""\s+|[\[\]{}:,]|'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|[-+.\w]+""", re.DOTALL | re.ASCII
-)
-_WORDS = {"True": "true", "False": "false", "None": "null"}
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "'": "'", '"': '"', "\n": ""}

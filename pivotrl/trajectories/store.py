@@ -16,6 +16,8 @@ from pivotrl.trajectories.arrays import scan_json_array
 LARGEST_ROW = 1 << 30
 """Bytes of a file that is one row."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def dumps(value: Any) -> str:
@@ -142,10 +144,6 @@ def _check_size(path: str | Path, found: str) -> None:
         )
 
 
-PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-
-
 def check_head(path: str | Path, head: bytes) -> None:
     """Raise ValueError where a file begins like one that is packed, binary or in another encoding."""
     for magic, name in PACKED.items():
@@ -217,6 +215,10 @@ def drop_incomplete_line(path: str | Path) -> None:
 
 def open_for_reading(path: str | Path):
     """Open a user's file as bytes. Raises ValueError with the path and the system's reason."""
+    if os.path.isdir(path):
+        raise ValueError(
+            f"{path}: a folder; name the files in it (on a command line, a shell writes {path}/*.json out)"
+        )
     try:
         return open(path, "rb")
     except OSError as error:

@@ -7,6 +7,9 @@ from pivotrl.trajectories.inspection import describe, inspect
 from pivotrl.trajectories.metadata import small
 from pivotrl.trajectories.readers.agents import VERIFIERS, agent_of_verifier, verifier_of_agent
 from pivotrl.trajectories.turns import TurnReader
+from pivotrl.verifiers.attempt import Attempt
+from pivotrl.verifiers.base import VerifierConfig
+from pivotrl.verifiers.registry import build_verifier, row_config
 from tests.trajectories.rows import SINGLE_STEP, nemotron_rows, write_rows
 
 
@@ -90,6 +93,15 @@ def test_agents_mean_verifiers(agent, name, params):
     found = verifier_of_agent({"type": "responses_api_agents", "name": agent})
     assert (found.get("name"), found.get("params")) == (name, params)
     assert found.get("preset") == ("nemo_gym" if name else None)
+
+
+@pytest.mark.parametrize("run", [{}, {"name": "tool_call", "preset": "robust"}, {"name": "shell"}])
+def test_the_verifiers_that_agents_mean_can_be_built_and_take_their_parameters(run):
+    for known in VERIFIERS.values():
+        row = {**known, "preset": "nemo_gym"}
+        verifier = build_verifier(row_config(VerifierConfig(**run), row))
+        verdict = verifier.verify(Attempt({"type": "message", "content": "{}"}, []), row.get("params"))
+        assert verdict.reward == 0
 
 
 def test_every_agent_is_found_again_by_its_verifier():

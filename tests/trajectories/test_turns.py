@@ -125,6 +125,8 @@ def test_too_many_bad_rows_stop_with_the_reasons(tmp_path):
 def test_files_that_cannot_be_used_name_the_remedy(tmp_path):
     with pytest.raises(ValueError, match="cannot be read"):
         read(str(tmp_path / "missing.jsonl"))
+    with pytest.raises(ValueError, match="a folder; name the files in it"):
+        read(str(tmp_path))
     with pytest.raises(ValueError, match="format not recognised"):
         read(write_rows(tmp_path / "b.jsonl", ['{"a": 1}']))
     with pytest.raises(ValueError, match=r"trajectories\.files"):
