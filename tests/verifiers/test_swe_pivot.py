@@ -137,7 +137,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("name, expected, other, actual, reward, reason", CASES)
+@pytest.mark.parametrize("name, expected, other, actual, reward, reason", CASES, ids=range(len(CASES)))
 def test_calls_compare_as_in_nemo_gym(name, expected, other, actual, reward, reason):
     verdict = judge(call(name, as_text(expected)), [call(other, as_text(actual))])
     assert (verdict.reward, verdict.reason) == (reward, reason)
