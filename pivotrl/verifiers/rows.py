@@ -205,7 +205,7 @@ def _verifier(row: dict[str, Any], run: VerifierConfig) -> tuple[VerifierConfig,
     params = own.get("params", {}) | _object(row, "params")
     preset = config.preset or next(iter(VERIFIERS.get(config.name, ())), None)
     if (config.name, preset) == ("terminal", "nemo_gym") and row.get("threshold") is not None:
-        params = {"string_similarity_threshold": row["threshold"]} | params
+        params = {"threshold": row["threshold"]} | params
     return config, params
 
 

@@ -153,10 +153,9 @@ def test_a_row_chooses_a_verifier_of_the_table(tmp_path):
 def test_the_threshold_of_terminal_rows(tmp_path):
     row = {"expected_answer": "{}", "response": [], "threshold": 0.5}
     (found,) = read(tmp_path, row, run=VerifierConfig(name="terminal"))
-    assert found.params == {"string_similarity_threshold": 0.5}
-    own = {**row, "params": {"string_similarity_threshold": 0.7}}
-    (found,) = read(tmp_path, own, run=VerifierConfig(name="terminal"))
-    assert found.params == {"string_similarity_threshold": 0.7}
+    assert found.params == {"threshold": 0.5}
+    (found,) = read(tmp_path, {**row, "params": {"threshold": 0.7}}, run=VerifierConfig(name="terminal"))
+    assert found.params == {"threshold": 0.7}
     for other in (VerifierConfig(name="exact"), VerifierConfig(name="terminal", preset="robust")):
         (found,) = read(tmp_path, row, run=other)
         assert found.params == {}

@@ -170,7 +170,7 @@ def test_mistakes_are_one_line_and_leave_the_old_result(monkeypatch, tmp_path, c
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in.jsonl", RIGHT)
     write(tmp_path / "empty.jsonl", "", "  ")
-    write(tmp_path / "bad.jsonl", "{", "5")
+    write(tmp_path / "bad.jsonl", "5", "{")
     write(tmp_path / "text.jsonl", {"expected_action": CALL, "text": "hi"})
     (tmp_path / "bad_array.json").write_text(f"[{json.dumps(RIGHT)}, {{")
     (tmp_path / "folder").mkdir()
