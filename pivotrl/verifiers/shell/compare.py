@@ -1,0 +1,65 @@
+"""Are two shell commands the same command? They are parsed, brought into a canonical form and compared; never run.
+
+The same: quoting, white space, line continuations, comments; the order, bundling and spelling of known options; paths
+as text; a `cd` in front and the paths below it; environment prefixes; the delimiter of a here-document; `egrep` for
+`grep -E` and the like. Different: whatever else is. docs/verifiers.md lists both, and what is taken for granted (GNU
+tools, no aliases, no symbolic links on the way, a leading `cd` that succeeds).
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from pivotrl.trajectories.faults import excerpt
+from pivotrl.verifiers.base import Difference
+from pivotrl.verifiers.shell.explain import explain
+from pivotrl.verifiers.shell.forms import Script, Unparsed
+from pivotrl.verifiers.shell.parse import LONGEST_COMMAND, parse
+from pivotrl.verifiers.shell.paths import Scope, normal
+from pivotrl.verifiers.shell.syntax import ScriptReader
+
+
+def compare(expected: Any, actual: Any, *, cwd: str | None = None, persistent: bool = False) -> Difference | None:
+    """Why `actual` is not the command `expected`; None where it is.
+
+    Args:
+        expected: the expert's command.
+        actual: the model's, untrusted; any value.
+        cwd: the directory that both run in, where it is known.
+        persistent: later commands run in the same shell, so that a leading `cd` matters by itself.
+    """
+    if not isinstance(actual, str) or not isinstance(expected, str):
+        return None if type(actual) is type(expected) and actual == expected else Difference("other_type")
+    if expected == actual:
+        return None
+    if len(actual) > LONGEST_COMMAND or len(expected) > LONGEST_COMMAND:
+        return Difference("too_long", f"more than {LONGEST_COMMAND} characters, and not the same text")
+    wanted = _expected_form(expected, cwd, persistent)
+    found = canonical(actual, cwd=cwd, persistent=persistent)
+    if isinstance(wanted, Difference) or isinstance(found, Difference):
+        if expected.strip() == actual.strip():
+            return None
+        return found if isinstance(found, Difference) else Difference("not_parsed", "the expert's: not the same text")
+    return None if wanted == found else explain(wanted, found)
+
+
+def canonical(command: str, *, cwd: str | None = None, persistent: bool = False) -> Script | Difference:
+    """The canonical form, hashable, equal for equal commands; or why there is none (`not_parsed`, `too_long`)."""
+    if len(command) > LONGEST_COMMAND:
+        return Difference("too_long", f"{len(command)} characters, of which {LONGEST_COMMAND} are read")
+    try:
+        return read_text(command, Scope(normal(cwd) if cwd else None, persistent), 0)
+    except Unparsed as fault:
+        return Difference("not_parsed", f"{fault}: {excerpt(command)}")
+
+
+def read_text(command: str, scope: Scope, depth: int) -> Script:
+    """The canonical form of a text at a depth of nesting. Raises Unparsed."""
+    root, source, documents = parse(command)
+    reader = ScriptReader(source, documents)
+    return reader.read_script(reader.statements(root), scope, depth)
+
+
+_expected_form = lru_cache(maxsize=2048)(
+    lambda command, cwd, persistent: canonical(command, cwd=cwd, persistent=persistent)
+)
+"""The expert's commands, each judged against many samples."""
