@@ -85,6 +85,16 @@ inline void enter() {
   swapcontext(&running().context, &block->scheduler);
 }
 
+inline void prepare(Fiber& fiber, unsigned index, ucontext_t* after) {
+  fiber.index.x = index;
+  fiber.stack.reset(new char[kStack]);
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStack;
+  fiber.context.uc_link = after;
+  makecontext(&fiber.context, enter, 0);
+}
+
 inline void run_block(unsigned index, unsigned grid, unsigned threads) {
   Block here;
   block = &here;
@@ -95,16 +105,7 @@ inline void run_block(unsigned index, unsigned grid, unsigned threads) {
   here.warps.resize(threads / 32);
   for (Barrier& warp : here.warps) warp.expected = 32;
   here.fibers.resize(threads);
-  for (unsigned i = 0; i < threads; ++i) {
-    Fiber& fiber = here.fibers[i];
-    fiber.index.x = i;
-    fiber.stack.reset(new char[kStack]);
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = kStack;
-    fiber.context.uc_link = &here.scheduler;
-    makecontext(&fiber.context, enter, 0);
-  }
+  for (unsigned i = 0; i < threads; ++i) prepare(here.fibers[i], i, &here.scheduler);
   for (bool left = true; left;) {
     left = false;
     const uint64_t before = here.arrivals;

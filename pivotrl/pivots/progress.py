@@ -17,8 +17,8 @@ from pivotrl.trajectories.store import append_jsonl, drop_incomplete_line, open_
 
 DECIDES = {
     "model": ("path", "dtype"),
-    "trajectories": ("files", "format", "min_reward", "tools", "heldout_share"),
-    "verifier": ("name", "params"),
+    "trajectories": ("files", "format", "min_reward", "tools", "heldout_share", "row_verifiers"),
+    "verifier": ("name", "preset", "params"),
     "pivots": ("samples", "temperature", "top_p", "limit", "chunk"),
     "rollout": ("tensor", "max_model_len", "max_new_tokens", "max_num_seqs", "tool_parser", "reasoning_parser"),
 }

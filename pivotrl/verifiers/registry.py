@@ -56,17 +56,24 @@ def row_config(run: VerifierConfig, row: dict[str, Any]) -> VerifierConfig:
     """The section that a row's own `verifier` (`name`, `preset`) asks for, laid over the run's.
 
     A row may name any verifier of the table, and the user's own only where the run names it: data never decides what
-    is imported. A row that names another verifier than the run's gets that one's default parameters. Raises ValueError.
+    is imported. A row that names another verifier or preset than the run's gets that one's default parameters. Raises
+    ValueError.
     """
     name, preset = row.get("name", run.name), row.get("preset")
     if not isinstance(name, str) or (name != run.name and name not in VERIFIERS):
         raise ValueError(f"verifier.name: {name!r} in a row is not a verifier; write one of {', '.join(VERIFIERS)}")
     if preset not in (None, "nemo_gym", "robust"):
         raise ValueError(f"verifier.preset: {preset!r} in a row; write nemo_gym or robust, or leave it out")
-    if name == run.name:
-        return run.model_copy(update={"preset": preset or run.preset})
-    preset = preset or (run.preset if run.preset in VERIFIERS[name] else None)
+    if name == run.name and preset in (None, _preset_of(run)):
+        return run
+    if preset is None:
+        preset = run.preset if run.preset in VERIFIERS[name] else None
     return run.model_copy(update={"name": name, "preset": preset, "params": {}})
+
+
+def _preset_of(config: VerifierConfig) -> Preset | None:
+    """The preset that a section means; None for a class of the user's."""
+    return config.preset or next(iter(VERIFIERS.get(config.name, ())), None)
 
 
 def _own_class(name: str) -> type[Verifier]:

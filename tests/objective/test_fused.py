@@ -3,7 +3,10 @@
 Legend: S samples, T response tokens, R samples with their groups.
 """
 
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,6 +175,24 @@ def test_the_operator_has_a_fake(built):
         shapes = group_loss(mode.from_tensor(logp_T), mode.from_tensor(offsets), settings)
     real = group_loss(logp_T, offsets, settings, advantages=batch.advantages_S, library=built)
     assert [(x.shape, x.dtype) for x in shapes] == [(x.shape, x.dtype) for x in real]
+
+
+def test_the_sanitizers_find_nothing(tmp_path):
+    """AddressSanitizer and UBSan, over every branch: they must be in the process before Python is."""
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    sanitized = library.build_for_cpu(tmp_path / "sanitized.so", *flags)
+    runtimes = [
+        library.run_compiler(["g++", f"-print-file-name={name}.so"]).strip() for name in ("libasan", "libubsan")
+    ]
+    if not all(Path(runtime).is_absolute() for runtime in runtimes):
+        pytest.skip("g++ comes without the sanitizers' libraries")
+    options = "detect_leaks=0"  # Python's own
+    environment = os.environ | {"LD_PRELOAD": " ".join(runtimes), "ASAN_OPTIONS": options, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.objective.fused_sanitized", str(sanitized)]
+    repository = Path(__file__).parents[2]
+    result = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "nothing found" in result.stdout
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")

@@ -20,7 +20,7 @@ def trajectories(tmp_path):
     long["messages"][1]["content"] = "x" * 2000
     refused = chat_row("refused")
     refused["messages"][0]["content"] = "REFUSE"
-    odd = chat_row("odd", verifier={"name": "terminal"})
+    odd = chat_row("odd", verifier={"name": "magic"})
     odd_params = chat_row("odd_params", verifier={"params": {"threshold": 1}})
     rows = [chat_row(f"t{index}") for index in range(ROWS)]
     return write_rows(tmp_path / "a.jsonl", [*rows, long, refused, odd, odd_params, "{"])
