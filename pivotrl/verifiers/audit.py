@@ -28,7 +28,7 @@ PROBES = {
     "message_only": "a message that promises the action",
     "no_arguments": "the expert's tools, called with {}",
     "all_tools": "every tool called once, the expert's among them",
-    "surplus": "the expert's action among 20 further calls",
+    "surplus": "the expert's action before, and among, 20 further calls",
     "prompt_copy": "the last message of the history, said again",
 }
 SURPLUS_CALLS = 20
@@ -113,7 +113,9 @@ def _candidates(attempt: Attempt, seed: object, donors: Donors) -> Iterator[tupl
     names = _tool_names(attempt) or donors.tool_names
     if names or calls:
         yield "all_tools", _all_tools(calls, names)
-        yield "surplus", _with_surplus(attempt, names, seed, donors)
+        others = _surplus(attempt.expert, names, seed, donors)
+        yield "surplus", [*items_of(expert), *others]  # for verifiers that look at the first call
+        yield "surplus", [*others[: SURPLUS_CALLS // 2], *items_of(expert), *others[SURPLUS_CALLS // 2 :]]
     if attempt.messages and attempt.messages[-1]["content"].strip():
         yield "prompt_copy", [_message(attempt.messages[-1]["content"])]
 
@@ -138,15 +140,15 @@ def _all_tools(calls: list[Action], names: list[str]) -> list[Item]:
     return [_call(name, arguments.get(name, "{}")) for name in sorted({*names, *arguments})]
 
 
-def _with_surplus(attempt: Attempt, names: list[str], seed: object, donors: Donors) -> list[Item]:
-    """The expert's action in the middle of calls of other rows, or of any tool where there are no other rows."""
+def _surplus(expert: Action, names: list[str], seed: object, donors: Donors) -> list[Item]:
+    """Calls of other rows, or of any tool where there are no other rows."""
     others: list[Item] = []
     for index in range(SURPLUS_CALLS):
-        donor = donors.any_kind(attempt.expert, f"{seed} {index}")
+        donor = donors.any_kind(expert, f"{seed} {index}")
         calls = items_of(donor) if donor is not None and donor["type"] != "message" else []
-        name = names[index % len(names)] if names else attempt.expert.get("name", "tool")
+        name = names[index % len(names)] if names else expert.get("name", "tool")
         others.append(calls[0] if calls else _call(name, json.dumps({"surplus": index})))
-    return [*others[: SURPLUS_CALLS // 2], *items_of(attempt.expert), *others[SURPLUS_CALLS // 2 :]]
+    return others
 
 
 def normal_form(action: Action) -> str:

@@ -88,8 +88,8 @@ class ProbeTable:
         shown = [self._shown[name] for name in PROBES if name in self._shown]
         turns = [lines[place] for place in range(BREAKS_SHOWN) for lines in shown if place < len(lines)]
         total = self.breaks.total()
-        title = f"{total:,} of {self.probes:,} probes break; row, probe, reward, reason"
-        title += f" of {BREAKS_SHOWN}:" if total > BREAKS_SHOWN else ":"
+        some = f"{BREAKS_SHOWN} of them" if total > BREAKS_SHOWN else "all of them"
+        title = f"{total:,} of {self.probes:,} probes break; {some}, by row, probe, reward and reason:"
         return [head, *body, "", title, *turns[:BREAKS_SHOWN]]
 
     def _line(self, name: str, meaning: str) -> str:

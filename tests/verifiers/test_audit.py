@@ -68,7 +68,7 @@ def test_robust_holds_where_the_expert_calls(tmp_path):
         ("return Verdict(0.0, 'never')", {"expert"}),
         ("return Verdict(1.0, 'always')", set(PROBES) - {"expert"}),
         ("return Verdict(float(bool(attempt.items)), 'any')", set(PROBES) - {"expert"}),
-        ("return Verdict(float(attempt.items[0] == attempt.expert), 'first')", {"empty", "all_tools"}),
+        ("return Verdict(float(attempt.items[0] == attempt.expert), 'first')", {"empty", "all_tools", "surplus"}),
         ("return Verdict(0.5 * (attempt.items == [attempt.expert]), 'half')", {"expert"}),
         (
             "return Verdict(float('name' not in attempt.items[0]), 'talk')",
@@ -106,8 +106,8 @@ def test_probes_of_a_call():
     assert found["no_arguments"][0].items == [call("get")]
     assert found["all_tools"][0].items == [expert, call("ping")]
     assert found["prompt_copy"][0].items == [said("Where is order A-1?")]
-    surplus = found["surplus"][0].items
-    assert len(surplus) == 21 and surplus[10] == expert and surplus.count(expert) == 1
+    for probe, place in zip(found["surplus"], (0, 10), strict=True):
+        assert len(probe.items) == 21 and probe.items[place] == expert and probe.items.count(expert) == 1
     allowed = {name: found[name][0].allowed for name in found}
     assert allowed.pop("all_tools") == pytest.approx(2 / 3) and allowed.pop("surplus") == pytest.approx(2 / 22)
     assert allowed.pop("expert") == 1 and set(allowed.values()) == {0}
@@ -163,9 +163,10 @@ def test_the_command_prints_the_probes_and_the_rows_that_break(monkeypatch, tmp_
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:5] == ["expert", "7", "1.000", "1.000", "0"]
     table = {line.split()[0]: line.split()[1:5] for line in lines[1:10]}
-    assert table["surplus"] == ["7", "1.000", "0.091", "7"] and table["empty"] == ["21", "0.000", "0.000", "0"]
-    assert lines[11] == "14 of 76 probes break; row, probe, reward, reason:"
+    assert table["surplus"] == ["14", "1.000", "0.091", "14"] and table["empty"] == ["21", "0.000", "0.000", "0"]
+    assert lines[11] == "21 of 83 probes break; 20 of them, by row, probe, reward and reason:"
     assert lines[12].split() == ["0", "all_tools", "1.000", "call_matches"]
+    assert len(lines) == 12 + 20 + 2
     assert lines[-1].startswith("rejected 1 rows (malformed_json 1): in.jsonl line 8: malformed_json")
     assert call_command(monkeypatch, "--verifier", "exact", "--audit", "--rows", rows) == 0
     assert "all hold" in capsys.readouterr().out
@@ -208,6 +209,6 @@ def test_real_trajectories(tmp_path, shared_data):
         rows = list(TurnRows(TurnReader(TrajectoriesConfig(files=files), 0), section))
         calls = [row for row in rows if row.attempt.expert.get("name", "think") != "think"]
         assert len(rows) == 1229 and len(calls) == 524
-        score_audit(calls, section, Outputs(str(out), []), say=lambda text: None)
+        score_audit(calls[:200], section, Outputs(str(out), []), say=lambda text: None)
         broken[preset] = {row["probe"] for row in read(out) if not row["holds"]}
     assert broken["nemo_gym"] >= {"all_tools", "surplus"} and broken["robust"] == set()
