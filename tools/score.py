@@ -104,7 +104,8 @@ def text_parser(options: argparse.Namespace):
 def run(options: argparse.Namespace) -> bool:
     """Whether all is well; only an audit can say no."""
     from pivotrl.verifiers.rows import RowReader, TurnRows
-    from pivotrl.verifiers.scoring import Outputs, score, score_audit
+    from pivotrl.verifiers.score_files import Outputs
+    from pivotrl.verifiers.scoring import score, score_audit
 
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(1, os.getcwd())  # for the user's own class

@@ -9,7 +9,8 @@ from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.audit import PROBES, Donors, normal_form, probes_of
 from pivotrl.verifiers.base import VerifierConfig
 from pivotrl.verifiers.rows import RowReader, TurnRows
-from pivotrl.verifiers.scoring import Outputs, score_audit
+from pivotrl.verifiers.score_files import Outputs
+from pivotrl.verifiers.scoring import score_audit
 from tests.trajectories.rows import chat_row, write_rows
 from tests.verifiers.test_score import call_command, read, write
 

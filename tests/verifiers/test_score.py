@@ -11,7 +11,8 @@ import pytest
 
 from pivotrl.verifiers.base import VerifierConfig
 from pivotrl.verifiers.rows import RowReader
-from pivotrl.verifiers.scoring import Outputs, score
+from pivotrl.verifiers.score_files import Outputs
+from pivotrl.verifiers.scoring import score
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMMAND = REPOSITORY / "tools" / "score.py"
@@ -86,7 +87,10 @@ def test_rows_are_judged_in_order_by_workers_without_torch(tmp_path):
 def test_no_rejected_file_is_left_from_a_run_before(monkeypatch, tmp_path):
     out, rejected = tmp_path / "out.jsonl", tmp_path / "out.rejected.jsonl"
     rejected.write_text("old\n")
-    rows = write(tmp_path / "in.jsonl", RIGHT)
+    rows = write(tmp_path / "in.jsonl", "")
+    assert call_command(monkeypatch, "--verifier", "tool_call", "--rows", rows, "--out", out) == 2
+    assert rejected.exists(), "a run that failed leaves what was there"
+    write(rows, RIGHT)
     assert call_command(monkeypatch, "--verifier", "tool_call", "--rows", rows, "--out", out) == 0
     assert not rejected.exists() and sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
