@@ -21,7 +21,7 @@ Tag = TypeVar("Tag")
 
 
 class Judges:
-    """A context manager; leaving it ends the worker processes."""
+    """A context manager; leaving it ends the worker processes and closes the verifiers that can be."""
 
     def __init__(self, run: VerifierConfig):
         """Raises ValueError where the section names no verifier, or parameters that it does not know."""
@@ -35,6 +35,8 @@ class Judges:
     def __exit__(self, *_: object) -> None:
         for pool in self._pools.values():
             pool.close()
+            if (close := getattr(pool.verifier, "close", None)) is not None:  # a judge's connections and cache
+                close()
 
     def fault(self, row: ScoreRow) -> RowFault | None:
         """What is wrong where the row asks for a verifier or a parameter that there is not."""

@@ -16,9 +16,14 @@ BEGIN = "<!-- parameters: written by python -m pivotrl.verifiers.reference docs/
 END = "<!-- end of parameters -->"
 
 
+NEEDED = {"judge": {"endpoint": "engine"}}
+"""Parameters without a default."""
+
+
 def parameters(name: str, preset: str) -> Section:
     """The parameters of a verifier of the table, at their defaults."""
-    held = vars(build_verifier(VerifierConfig(name=name, preset=preset))).values()
+    config = VerifierConfig(name=name, preset=preset, params=NEEDED.get(name, {}))
+    held = vars(build_verifier(config)).values()
     (found,) = [value for value in held if isinstance(value, Overridable)]
     return found.default
 
@@ -32,12 +37,13 @@ def parameter_table() -> str:
             section = parameters(name, preset)
             title = f"`{name}`" if len(presets) == 1 else f"`{name}` {preset}"
             for field, about in type(section).model_fields.items():
-                default = json.dumps(getattr(section, field), default=str)
+                default = "`" + json.dumps(getattr(section, field), default=str) + "`"
+                default = "needed" if about.is_required() else default
                 meaning = " ".join((about.description or "").split()).replace("|", "\\|")
                 owners.setdefault((field, default, meaning), []).append(title)
     head = ["| parameter | default | of | what it does |", "|---|---|---|---|"]
     rows = [
-        f"| `{field}` | `{default}` | {', '.join(titles)} | {meaning} |"
+        f"| `{field}` | {default} | {', '.join(titles)} | {meaning} |"
         for (field, default, meaning), titles in owners.items()
     ]
     return "\n".join([*head, *rows])

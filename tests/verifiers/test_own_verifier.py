@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pivotrl.config import parse_config
 from pivotrl.verifiers.base import VerifierConfig
+from pivotrl.verifiers.judges import Judges
 from pivotrl.verifiers.registry import build_verifier, row_config
+from pivotrl.verifiers.rows import RowReader
 from tests.verifiers.test_score import COMMAND, RIGHT, WRONG, read, write
 
 SOURCE = """
@@ -37,6 +38,12 @@ class Mine(Verifier):
 
 class Alone(Mine):
     in_pool = False
+
+    def usage(self):
+        return {"questions": 3, "price": 0.5}
+
+    def close(self):
+        print("closed")
 """
 NAME = "own_package_of_a_test.inner.module"
 
@@ -129,20 +136,17 @@ def test_a_row_names_it_only_where_the_run_does(tmp_path, package, importable):
     assert row_config(VerifierConfig(name=name), row["verifier"]).name == name
 
 
-def test_one_that_may_not_run_in_a_worker_runs_here(tmp_path, package):
-    code = f"""
-import os, sys, json
-from pivotrl.verifiers.base import VerifierConfig
-from pivotrl.verifiers.judges import Judges
-from pivotrl.verifiers.rows import RowReader
-run = VerifierConfig(name={NAME + ":Alone"!r}, workers=1)
-with Judges(run) as judges:
-    (verdict,) = judges.judge(list(RowReader({str(tmp_path / "in.jsonl")!r}, run, lambda text, tools: [])))
-assert verdict.reward == 1 and verdict.detail == str(os.getpid()), verdict
-"""
+def test_one_that_may_not_run_in_a_worker_runs_here(tmp_path, importable):
+    run = VerifierConfig(name=f"{NAME}:Alone", workers=1)
     write(tmp_path / "in.jsonl", RIGHT)
-    path = os.pathsep.join([str(Path(COMMAND).parents[1]), str(package)])
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env={**os.environ, "PYTHONPATH": path})
+    with Judges(run) as judges:
+        (verdict,) = judges.judge(list(RowReader(tmp_path / "in.jsonl", run, lambda text, tools: [])))
+    assert verdict.reward == 1 and verdict.detail == str(os.getpid())
+
+
+def test_what_one_cost_is_said_and_it_is_closed(tmp_path, package):
+    done = score(tmp_path, f"{NAME}:Alone", [RIGHT], path=package)
+    assert done.stdout.splitlines()[-2:] == [f"{NAME}:Alone: questions 3, price 0.5", "closed"]
 
 
 def test_one_that_raises_costs_its_row_and_is_counted(tmp_path, package):
