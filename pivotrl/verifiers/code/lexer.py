@@ -1,0 +1,188 @@
+"""Source without a parser: what is left of a text when the white space that does not matter is gone.
+
+For languages that have no parser here, and for snippets and files that do not parse. Every step consumes what it looks
+at, so that the time is linear in the text.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+LONGEST = 200_000
+"""Characters that are read (some 0.4 s); what a longer text says further on is one token."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a lexer has to know of a language."""
+
+    line_comments: tuple[str, ...] = ()
+    block_comment: tuple[str, str] | None = None
+    quotes: str = "\"'"
+    """Open a string that ends at the same quote; a backslash escapes. A ' that is not among them opens a character."""
+    triple_quotes: bool = False
+    operators: bool = False
+    """`a+b` is `a + b`. Off: only the amount of white space is free, not whether there is any."""
+    newlines: bool = True
+    """A line's end outside of ( ) and [ ] ends a statement. Off: it is white space."""
+    indentation: bool = False
+    """Lines nest by indentation."""
+    comments_in_words: bool = True
+    """`a#b` is a word and a comment. Off: it is one word, as in the shell and YAML."""
+
+
+_SLASHES = Rules(("//",), ("/*", "*/"), operators=True)
+_HASHES = Rules(("#",), comments_in_words=False)
+_BRACES = Rules(("//",), ("/*", "*/"), quotes='"', operators=True, newlines=False)
+_SCRIPT = Rules(("//",), ("/*", "*/"), quotes="\"'`", operators=True)
+_RULES = {
+    "python": Rules(("#",), triple_quotes=True, operators=True, indentation=True),
+    "javascript": _SCRIPT,
+    "typescript": _SCRIPT,
+    "tsx": _SCRIPT,
+    "go": Rules(("//",), ("/*", "*/"), quotes='"`', operators=True),
+    "rust": _BRACES,
+    "java": _BRACES,
+    "csharp": _BRACES,
+    "c": _BRACES,
+    "cpp": _BRACES,
+    "kotlin": _SLASHES,
+    "swift": _SLASHES,
+    "scala": _SLASHES,
+    "php": Rules(("//", "#"), ("/*", "*/"), operators=True, newlines=False),
+    "css": Rules((), ("/*", "*/"), newlines=False),
+    "json": Rules(("//",), ("/*", "*/"), quotes='"', operators=True, newlines=False),
+    "bash": _HASHES,
+    "ruby": _HASHES,
+    "toml": _HASHES,
+    "dockerfile": _HASHES,
+    "ini": Rules(("#", ";"), comments_in_words=False, quotes='"'),
+    "yaml": Rules(("#",), comments_in_words=False, indentation=True),
+    "makefile": Rules(("#",), comments_in_words=False, indentation=True),
+}
+_UNKNOWN = Rules(quotes='"')
+
+_OPERATORS = (
+    "<<= >>= **= //= ... === !== >>> && || ++ -- += -= *= /= %= |= &= ^= == != <= >= -> => :: ** // << >> := ?? ?. <-"
+)
+_OPERATOR = "|".join(re.escape(text) for text in _OPERATORS.split())
+_WORD = re.compile(r"[ \t\r\f\v]*((?:\w|(?<=\d)\.(?=\d))+|" + _OPERATOR + r"|[^\s])?")
+_RUN = re.compile(r"[ \t\r\f\v]*([^\s\"'`()\[\]{}#;/*]+|[^\s])?")
+_STRINGS = {quote: re.compile(rf"{quote}(?:[^{quote}\\]|\\[\s\S])*{quote}?") for quote in "\"'`"}
+_ONE_LINE = {quote: re.compile(rf"{quote}(?:[^{quote}\\\n]|\\[\s\S])*{quote}?") for quote in "\"'"}
+_CHARACTER = re.compile(r"'(?:[^'\\\n]|\\[^\n][0-9a-fA-F{}]{0,10})'")
+
+
+def tokens_of(text: str, language: str | None) -> tuple[str, ...]:
+    """The text's tokens in order. Between two lines that both matter stands "\\n", with a number of levels where
+    indentation matters; comments are left out, and strings are kept as they are written."""
+    return _tokens(text, _RULES.get(language or "", _UNKNOWN))
+
+
+def outline_of(text: str, language: str) -> tuple[str, ...]:
+    """The tokens without what may be optional: lines' ends, `;`, a comma before a closing bracket, the choice of
+    quotes; operators by character. Texts whose outlines differ mean different things; whether those with equal ones
+    mean the same, a parser has to tell."""
+    outline: list[str] = []
+    for token in _tokens(text, replace(_RULES[language], operators=True)):
+        if token.startswith("\n") or token == ";":
+            continue
+        if token in (")", "]", "}"):
+            while outline and outline[-1] == ",":
+                outline.pop()
+        if token[0] in "\"'":
+            outline.append(token[1:-1])
+        elif token[0].isalnum() or token[0] in "_`":
+            outline.append(token)
+        else:
+            outline.extend(token)
+    return tuple(outline)
+
+
+def _tokens(text: str, rules: Rules) -> tuple[str, ...]:
+    tokens: list[str] = []
+    levels: list[int] = []
+    for line in _lines(text, rules):
+        if rules.indentation:
+            tokens.append(f"\n{_level(line[0], levels)}")
+        elif rules.newlines or line[1][0] == "#":
+            tokens.append("\n")  # a line of C's preprocessor ends where it ends
+        tokens += line[1]
+        if not rules.newlines and line[1][0] == "#":
+            tokens.append("\n")
+    return tuple(tokens)
+
+
+def _level(indent: int, levels: list[int]) -> int:
+    """How deep a line of that indentation lies, counted in the levels that were seen: 4 spaces or 2, it is one."""
+    while levels and indent < levels[-1]:
+        levels.pop()
+    if not levels or indent > levels[-1]:
+        levels.append(indent)
+    return len(levels)
+
+
+def _lines(text: str, rules: Rules) -> list[tuple[int, list[str]]]:
+    """The logical lines that are not empty: (indentation in columns, tokens)."""
+    rest = text[LONGEST:]
+    text = text[:LONGEST].replace("\r\n", "\n")
+    lines: list[tuple[int, list[str]]] = []
+    words: list[list[str]] = []
+    indent = start = position = depth = 0
+    while position < len(text):
+        if text[position] == "\n":
+            position += 1
+            if depth == 0:
+                if words:
+                    lines.append((indent, ["".join(parts) for parts in words]))
+                words, start = [], position
+            continue
+        word, end = _next(text, position, rules)
+        if word:
+            first = end - len(word)
+            if not words:
+                indent = len(text[start:first][:200].expandtabs(8))
+            if rules.operators or not words or first > position:
+                words.append([word])
+            else:
+                words[-1].append(word)  # no white space before it: one run
+            if word in "([" and rules.operators:
+                depth += 1
+            elif word in ")]" and depth:
+                depth -= 1
+        position = end
+    if rest:
+        words.append([rest])
+    if words:
+        lines.append((indent, ["".join(parts) for parts in words]))
+    return lines
+
+
+def _next(text: str, position: int, rules: Rules) -> tuple[str, int]:
+    """The token at `position` (empty for a comment, or white space before a line's end), and where it ends."""
+    match = (_WORD if rules.operators else _RUN).match(text, position)
+    word, end = match.group(1) or "", match.end()
+    if not word:
+        return "", max(end, position + 1) if text[end : end + 1] != "\n" else end
+    start = end - len(word)
+    if _opens_comment(text, start, rules):
+        stop = text.find("\n", start)
+        return "", len(text) if stop < 0 else stop
+    if rules.block_comment and text.startswith(rules.block_comment[0], start):
+        stop = text.find(rules.block_comment[1], start + 2)
+        return "", len(text) if stop < 0 else stop + len(rules.block_comment[1])
+    quote = text[start]
+    if quote in rules.quotes:
+        if rules.triple_quotes and text.startswith(quote * 3, start):
+            stop = text.find(quote * 3, start + 3)
+            end = len(text) if stop < 0 else stop + 3
+        else:
+            end = (_STRINGS if quote == "`" else _ONE_LINE)[quote].match(text, start).end()
+    elif quote == "'" and (character := _CHARACTER.match(text, start)):
+        end = character.end()
+    return text[start:end], end
+
+
+def _opens_comment(text: str, start: int, rules: Rules) -> bool:
+    if not any(text.startswith(marker, start) for marker in rules.line_comments):
+        return False
+    return rules.comments_in_words or start == 0 or text[start - 1] in " \t\n"
