@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pivotrl.objective import fused, loss, metrics
+from pivotrl.objective import fused, loss
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.objective.kernels import library
 from pivotrl.objective.kernels.group_loss import group_loss
 from pivotrl.objective.loss import GroupRewards, ResponseTokens
+from tests.objective.fused_cases import check_build, many_groups, single
 from tests.objective.test_loss import CONFIGS, make_batch
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to build the kernel for the CPU")
@@ -28,85 +29,17 @@ def built(tmp_path_factory) -> str:
     return str(library.build_for_cpu(tmp_path_factory.mktemp("csrc") / "group_loss.so"))
 
 
-def single(batch: ResponseTokens) -> ResponseTokens:
-    """The batch in float32; masked and lost entries stay NaN."""
-    names = ("logp_T", "old_logp_T", "reference_logp_T", "sampler_logp_T", "entropy_T", "advantages_S")
-    values = {name: getattr(batch, name).detach().float() for name in names if getattr(batch, name) is not None}
-    return replace(batch, **values)
-
-
-def compare(config: ObjectiveConfig, batch: ResponseTokens, built: str, rewards: GroupRewards | None = None) -> None:
-    """Loss, both gradients and every metric, to float32's rounding of O(1) terms."""
-    rounded = single(batch)
-    exact = single(batch)
-    exact = replace(
-        exact,
-        **{
-            name: getattr(exact, name).double()
-            for name in ("logp_T", "old_logp_T", "reference_logp_T", "sampler_logp_T", "entropy_T", "advantages_S")
-            if getattr(exact, name) is not None
-        },
-    )
-    if rewards is not None:
-        exact = replace(exact, advantages_S=rewards.advantages(config))
-    expected = loss.policy_loss(config, exact, 60.0)
-    leaves = [rounded.logp_T.requires_grad_()]
-    if rounded.entropy_T is not None:
-        leaves.append(rounded.entropy_T.requires_grad_())
-    actual = fused.policy_loss(config, rounded, 60.0, rewards, library=built)
-    torch.testing.assert_close(actual.loss.double(), expected.loss, rtol=2e-6, atol=2e-7)
-    for name in ("g_T", "h_T"):
-        found_T, wanted_T = getattr(actual, name).double(), getattr(expected, name)
-        assert found_T.isfinite().all()
-        error = ((found_T - wanted_T).abs() / wanted_T.abs().clamp(min=1e-3 / 60)).max().item()
-        assert error < 2e-5, f"{name} of {config} is off by {error:.1e}"
-    gradients = torch.autograd.grad(2 * actual.loss, leaves)
-    assert torch.equal(gradients[0], 2 * actual.g_T)
-    if len(leaves) == 2:
-        assert torch.equal(gradients[1], 2 * actual.h_T)
-    found, wanted = (metrics.mean_metrics([result.metrics]) for result in (actual, expected))
-    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
-    assert found.keys() == wanted.keys()
-
-
-def test_every_branch_agrees_with_the_definition(built):
-    batch = make_batch()
-    for config in CONFIGS:
-        compare(config, batch, built)
-
-
-def test_what_is_not_given_is_not_read(built):
-    batch = make_batch()
-    bare = ResponseTokens(batch.logp_T.nan_to_num(-1.0), batch.sample_index_T, batch.advantages_S)
-    compare(ObjectiveConfig(), bare, built)
-    compare(ObjectiveConfig(ratio="sequence"), replace(bare, mask_T=batch.mask_T), built)
-    compare(ObjectiveConfig(), replace(bare, old_logp_T=batch.old_logp_T.nan_to_num(-1.0)), built)
-
-
-def grouped(sizes: list[int], rewards: list[float], index: list[int]) -> GroupRewards:
-    offsets = torch.tensor([0, *sizes]).cumsum(0).int()
-    return GroupRewards(torch.tensor(rewards, dtype=torch.float64), offsets, torch.tensor(index, dtype=torch.int32))
+def test_it_gives_what_the_definition_gives(built):
+    check_build(built)
 
 
 @pytest.mark.parametrize("mode", ["grpo", "leave_one_out", "mean_only"])
 def test_advantages_from_rewards(built, mode):
-    """Groups of 1, 2, 3, 16 (one success; fifteen 0.1s), 130 and 1,024; some samples are in other micro-batches."""
-    generator = torch.Generator().manual_seed(0)
-    sizes = [1, 2, 2, 3, 16, 16, 16, 130, 1024]
-    rewards = [0.7, 0.0, 1.0, 0.1, 0.1, 0.3, 0.3, 0.3, *([0.0] * 15 + [1.0]), *([0.1] * 15 + [0.2]), *([0.1] * 16)]
-    rewards += torch.randint(0, 2, (130,), generator=generator).tolist()
-    rewards += torch.rand(1024, generator=generator, dtype=torch.float64).tolist()
-    index = [*range(0, 60, 1), 100, 186, 187, 700, sum(sizes) - 1, *range(300, 325)]
-    batch = make_batch()
-    index = index[: len(batch.advantages_S)]
-    assert len(index) == len(batch.advantages_S)
-    given = grouped(sizes, [float(reward) for reward in rewards], index)
-    config = ObjectiveConfig(advantage=mode, beta=0.1, entropy_bonus=0.01)
-    compare(config, batch, built, given)
-    result = run_op(single(batch), given, config, built)
-    expected_S = given.advantages(config)
-    assert torch.equal(result == 0, expected_S.float() == 0)
-    torch.testing.assert_close(result.double(), expected_S, rtol=1e-6, atol=1e-9)
+    batch = single(make_batch())
+    config, given = ObjectiveConfig(advantage=mode), many_groups(len(batch.advantages_S))
+    found_S, expected_S = run_op(batch, given, config, built), given.advantages(config)
+    assert torch.equal(found_S == 0, expected_S.float() == 0)
+    torch.testing.assert_close(found_S.double(), expected_S, rtol=1e-6, atol=1e-9)
 
 
 def run_op(batch: ResponseTokens, rewards: GroupRewards, config: ObjectiveConfig, built: str) -> torch.Tensor:
@@ -197,19 +130,8 @@ def test_the_sanitizers_find_nothing(tmp_path):
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 def test_it_compiles_for_every_architecture_and_spills_nothing(tmp_path):
-    code = library.SOURCE.read_text()
-    assert "shim" in code
     known = library.run_compiler(["nvcc", "--list-gpu-code"]).split()
-    for architecture in library.ARCHITECTURES:
-        if f"sm_{architecture}" not in known:
-            continue
-        command = [
-            "nvcc",
-            "-O3",
-            "-std=c++17",
-            "-cubin",
-            f"-gencode=arch=compute_{architecture},code=sm_{architecture}",
-        ]
-        said = library.run_compiler([*command, "-Xptxas=-v", "-o", str(tmp_path / "k.cubin"), str(library.SOURCE)])
+    for architecture in (code for code in library.ARCHITECTURES if f"sm_{code}" in known):
+        said = library.compile_report(architecture, tmp_path / "group_loss.cubin")
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said
     assert Path(library.build(tmp_path / "group_loss.so")).stat().st_size > 0

@@ -109,11 +109,22 @@ def build(target: Path = BUILT) -> Path:
     return partial.replace(target)
 
 
-def build_for_cpu(target: Path, *flags: str) -> Path:
+def build_for_cpu(target: Path, *flags: str, source: Path = SOURCE) -> Path:
     """Compile the same source for a CPU, through csrc/cpu_shim.h: for tests. Raises RuntimeError likewise."""
     common = ["-x", "c++", "-std=c++20", "-g", "-Wall", "-Wextra", "-Werror", "-DPIVOTRL_CPU"]
-    run_compiler(["g++", *common, "-O1", "-fPIC", "-shared", *flags, "-o", str(target), str(SOURCE)])
+    run_compiler(["g++", *common, "-O1", "-fPIC", "-shared", *flags, "-o", str(target), str(source)])
     return target
+
+
+def compile_report(architecture: str, target: Path) -> str:
+    """What ptxas says of the kernel on one of ARCHITECTURES: one line. Raises RuntimeError where nvcc fails."""
+    code = f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
+    flags = ["-O3", "-std=c++17", "-cubin", code, "-Xptxas=-v"]
+    said = run_compiler(["nvcc", *flags, "-o", str(target), str(SOURCE)])
+    lines = [
+        line.split(":", 1)[-1].strip() for line in said.splitlines() if "bytes stack frame" in line or "Used" in line
+    ]
+    return "; ".join(lines)
 
 
 def run_compiler(command: list[str]) -> str:

@@ -1,0 +1,87 @@
+"""What every build of csrc/group_loss.cu must give, the definition's numbers: for the tests, the sanitizers' run and the
+mutations of tools/mutate_kernels.py.
+
+Legend: S samples, T response tokens, R samples with their groups.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from pivotrl.objective import fused, loss, metrics
+from pivotrl.objective.config import ObjectiveConfig
+from pivotrl.objective.loss import GroupRewards, ResponseTokens
+from tests.objective.test_loss import CONFIGS, make_batch
+
+
+def single(batch: ResponseTokens) -> ResponseTokens:
+    """The batch in float32; masked and lost entries stay NaN."""
+    names = ("logp_T", "old_logp_T", "reference_logp_T", "sampler_logp_T", "entropy_T", "advantages_S")
+    values = {name: getattr(batch, name).detach().float() for name in names if getattr(batch, name) is not None}
+    return replace(batch, **values)
+
+
+def compare(config: ObjectiveConfig, batch: ResponseTokens, built: str, rewards: GroupRewards | None = None) -> None:
+    """Loss, both gradients and every metric, to float32's rounding of O(1) terms."""
+    rounded = single(batch)
+    exact = single(batch)
+    exact = replace(
+        exact,
+        **{
+            name: getattr(exact, name).double()
+            for name in ("logp_T", "old_logp_T", "reference_logp_T", "sampler_logp_T", "entropy_T", "advantages_S")
+            if getattr(exact, name) is not None
+        },
+    )
+    if rewards is not None:
+        exact = replace(exact, advantages_S=rewards.advantages(config))
+    expected = loss.policy_loss(config, exact, 60.0)
+    leaves = [rounded.logp_T.requires_grad_()]
+    if rounded.entropy_T is not None:
+        leaves.append(rounded.entropy_T.requires_grad_())
+    actual = fused.policy_loss(config, rounded, 60.0, rewards, library=built)
+    torch.testing.assert_close(actual.loss.double(), expected.loss, rtol=2e-6, atol=2e-7)
+    for name in ("g_T", "h_T"):
+        found_T, wanted_T = getattr(actual, name).double(), getattr(expected, name)
+        assert found_T.isfinite().all()
+        error = ((found_T - wanted_T).abs() / wanted_T.abs().clamp(min=1e-3 / 60)).max().item()
+        assert error < 2e-5, f"{name} of {config} is off by {error:.1e}"
+    gradients = torch.autograd.grad(2 * actual.loss, leaves)
+    assert torch.equal(gradients[0], 2 * actual.g_T)
+    if len(leaves) == 2:
+        assert torch.equal(gradients[1], 2 * actual.h_T)
+    found, wanted = (metrics.mean_metrics([result.metrics]) for result in (actual, expected))
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert abs(found[name] - value) <= 1e-6 + 1e-5 * abs(value), f"{name} is {found[name]} for {value}"
+
+
+def grouped(sizes: list[int], rewards: list[float], index: list[int]) -> GroupRewards:
+    offsets = torch.tensor([0, *sizes]).cumsum(0).int()
+    return GroupRewards(torch.tensor(rewards, dtype=torch.float64), offsets, torch.tensor(index, dtype=torch.int32))
+
+
+def many_groups(samples: int) -> GroupRewards:
+    """Groups of 1, 2, 3, 16 (one success; fifteen 0.1s; all equal), 130 and 1,024; some of their samples are missing."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = [1, 2, 2, 3, 16, 16, 16, 130, 1024]
+    rewards = [0.7, 0.0, 1.0, 0.1, 0.1, 0.3, 0.5, 0.3, *([0.0] * 15 + [1.0]), *([0.1] * 15 + [0.2]), *([0.1] * 16)]
+    rewards += torch.randint(0, 2, (130,), generator=generator).tolist()
+    rewards += torch.rand(1024, generator=generator, dtype=torch.float64).tolist()
+    index = [*range(60), 100, 186, 187, 700, sum(sizes) - 1, *range(300, 400)]
+    return grouped(sizes, [float(reward) for reward in rewards], index[:samples])
+
+
+def check_build(built: str, configs: Sequence[ObjectiveConfig] = CONFIGS) -> None:
+    """Everything that a build must get right. Raises AssertionError."""
+    batch = make_batch()
+    for config in configs:
+        compare(config, batch, built)
+    for mode in ("grpo", "leave_one_out", "mean_only"):
+        config = ObjectiveConfig(advantage=mode, beta=0.1, entropy_bonus=0.01)
+        compare(config, batch, built, many_groups(len(batch.advantages_S)))
+    bare = ResponseTokens(batch.logp_T.nan_to_num(-1.0), batch.sample_index_T, batch.advantages_S)
+    compare(ObjectiveConfig(), bare, built)
+    compare(ObjectiveConfig(ratio="sequence"), replace(bare, mask_T=batch.mask_T), built)
+    compare(ObjectiveConfig(), replace(bare, old_logp_T=batch.old_logp_T.nan_to_num(-1.0)), built)
