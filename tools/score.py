@@ -107,8 +107,8 @@ def run(options: argparse.Namespace) -> bool:
     from pivotrl.verifiers.score_files import Outputs
     from pivotrl.verifiers.scoring import score, score_audit
 
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(1, os.getcwd())  # for the user's own class
+    if ":" in options.verifier:
+        sys.path.append(os.getcwd())  # where the user's own class may be; behind all else, to hide no other module
     section = verifier_section(options)
     outputs = Outputs(options.out, options.trajectories or [options.rows])
     if not options.audit:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pivotrl.verifiers import reference
+from pivotrl.verifiers.comparators import comparator
 from pivotrl.verifiers.registry import VERIFIERS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -21,6 +22,39 @@ COMMANDS = [
     (text, int(mark[1] or 0), shown if kind_below == "text" else "")
     for (kind, text), (kind_below, shown) in zip(BLOCKS, [*BLOCKS[1:], ("", "")])
     if kind == "sh" and (mark := MARK.match(text))
+]
+
+CLAIMS = [
+    ("shell", "grep -n  'foo' ./a//b/../c.txt # x", "grep -n foo a/c.txt", True),
+    ("shell", "ls -la src", "ls -l --all src", True),
+    ("shell", "cd src && cat a.py", "cat src/a.py", True),
+    ("shell", "egrep x f", "grep -E x f", True),
+    ("shell", "cat a b", "cat b a", False),
+    ("shell", "echo x > a", "echo x > b", False),
+    ("shell", "make && ls", "make; ls", False),
+    ("shell", "head -n 5 a", "sed -n 1,5p a", False),
+    ("shell", "cat <<EOF > f\nx\nEOF", "cat <<X > f\nx\nX", True),
+    ("shell", "FOO=1 make", "env FOO=1 make", True),
+    ("search_query", "Python async tutorials", "tutorial async python", True),
+    ("search_query", "cheap hotels near station", "cheap hotels", False),
+    ("search_query", "hotels paris", "hotels london", False),
+    ("search_query", '"exact phrase" x', "exact phrase x", False),
+    ("url", "http://www.example.org:80/a?b=1&c=2&utm_source=x", "https://example.org/a?c=2&b=1", True),
+    ("url", "https://example.org/a", "https://example.org/a/", False),
+    ("sql", "select a from t where b = 1", "SELECT a FROM t -- x\nWHERE b=1", True),
+    ("sql", "select a from t", "select b from t", False),
+    ("sql", "select 1; select 2", "select 2; select 1", False),
+    ("number", "1,234.5", "$1234.50", True),
+    ("number", "0.5", "1/2", True),
+    ("number", "50%", "0.5", True),
+    ("number", "the answer is 42", "42", True),
+    ("number", "\\boxed{42} since 3", "42", True),
+    ("json", '{"a":1,"b":2}', '{"b":2.0,"a":1}', True),
+    ("json", "[1,2]", "[2,1]", False),
+    ("json", "true", "1", False),
+    ("text", "Your order A-1 ships on Monday.", "Order A-1 will ship Monday.", True),
+    ("text", "Your order ships on Monday.", "Your order does not ship on Monday.", False),
+    ("python", "def f():\n    'doc'\n    return 1  # x", "def f():\n  return (1)", True),
 ]
 
 
@@ -60,6 +94,29 @@ def test_every_verifier_is_on_the_page():
     for name, presets in VERIFIERS.items():
         (row,) = [line for line in table.splitlines() if line.startswith("|") and f"`{name}`" in line.split("|")[1]]
         assert row.split("|")[2].strip() == ", ".join(presets), name
+
+
+def test_every_reason_is_on_the_page():
+    section = PAGE.partition("## Reasons")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`([a-z_]+)`", section))
+    reasons = set().union(*map(reasons_of, (REPOSITORY / "pivotrl" / "verifiers").rglob("*.py")))
+    assert len(reasons) > 30 and sorted(reasons - told) == []
+
+
+def reasons_of(path):
+    """The constants that stand where a Verdict or a Difference has its reason."""
+    places = {"Verdict": 1, "Difference": 0}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in places:
+            for argument in node.args[places[node.func.id] :][:1]:
+                values = (inner.value for inner in ast.walk(argument) if isinstance(inner, ast.Constant))
+                yield from (value for value in values if isinstance(value, str) and re.fullmatch("[a-z_]+", value))
+
+
+@pytest.mark.parametrize("kind, expected, actual, same", CLAIMS)
+def test_what_the_page_takes_for_the_same(kind, expected, actual, same):
+    assert (comparator(kind)(expected, actual) is None) == same
+    assert (comparator(kind)(actual, expected) is None) == same
 
 
 def test_the_table_of_parameters_is_current():
