@@ -26,8 +26,8 @@ die() {
 
 # --- Is it done already? No torch import on this path. ---
 
-# What the environment was made from: the two files that define it, its Python, and its place (scripts in bin/ hold absolute paths).
-fingerprint() { { cat pyproject.toml tools/setup.sh && "$python" -VV && echo "$root"; } | sha256sum | cut -d' ' -f1; }
+# What the environment was made from: the files that define it, its Python, and its place (scripts in bin/ hold absolute paths).
+fingerprint() { { cat pyproject.toml tools/setup.sh csrc/group_loss.* && "$python" -VV && echo "$root"; } | sha256sum | cut -d' ' -f1; }
 
 is_current() {
   [ -x "$python" ] && [ -f "$venv/setup.stamp" ] || return 1
@@ -64,7 +64,7 @@ choose_python() {
 
 # --- Steps ---
 
-num_steps=6
+num_steps=7
 step_index=0
 # step TITLE HINT COMMAND...: runs COMMAND with its output in the log; one line on the terminal; on failure says what to do and stops.
 step() {
@@ -170,6 +170,7 @@ main() {
   step "vLLM, Megatron-Core and the rest" "$network" install_rest
   step "removing ${unwanted[*]}" "look at the log." remove_unwanted
   step "checking the imports" "remove $venv and run again; if it fails again, report the log with your Python version and CPU." check_imports
+  step "the CUDA kernel, where nvcc is" "the log has the compiler's words; without nvcc on PATH the objective runs by its definition." "$python" -m pivotrl.objective.kernels.library
   step "writing the stamp" "check that $venv can be written." sh -c 'echo "$1" >"$2.new" && mv "$2.new" "$2"' sh "$(fingerprint)" "$venv/setup.stamp"
 }
 

@@ -1,5 +1,5 @@
-"""What every build of csrc/group_loss.cu must give, the definition's numbers: for the tests, the sanitizers' run and the
-mutations of tools/mutate_kernels.py.
+"""What every build of csrc/group_loss.cu must give, the definition's numbers: for the tests, the sanitizers' run and
+the mutations of tools/mutate_kernels.py.
 
 Legend: S samples, T response tokens, R samples with their groups.
 """
@@ -63,7 +63,7 @@ def grouped(sizes: list[int], rewards: list[float], index: list[int]) -> GroupRe
 
 
 def many_groups(samples: int) -> GroupRewards:
-    """Groups of 1, 2, 3, 16 (one success; fifteen 0.1s; all equal), 130 and 1,024; some of their samples are missing."""
+    """Groups of 1, 2, 3, 16 (one success; fifteen 0.1s; all equal), 130 and 1,024; not all of their samples."""
     generator = torch.Generator().manual_seed(0)
     sizes = [1, 2, 2, 3, 16, 16, 16, 130, 1024]
     rewards = [0.7, 0.0, 1.0, 0.1, 0.1, 0.3, 0.5, 0.3, *([0.0] * 15 + [1.0]), *([0.1] * 15 + [0.2]), *([0.1] * 16)]

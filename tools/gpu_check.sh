@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Everything about the objective's kernels that only a GPU can tell: build, test, time. About 3 minutes on one H200.
+#
+#   bash tools/gpu_check.sh [OUT_FOLDER]
+#
+# Needs Python with torch (CUDA), triton and pytest, and nvcc and g++; nothing of this project has to be installed. The
+# definition is timed too where pydantic is there. OUT_FOLDER (default: runs/gpu_check) gets what is printed.
+set -euo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+out="${1:-$root/runs/gpu_check}"
+python="${PYTHON:-python3}"
+mkdir -p "$out"
+cd "$root"
+export PYTHONPATH="$root" PYTHONDONTWRITEBYTECODE=1
+exec > >(tee "$out/gpu_check.txt") 2>&1
+
+step() { printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"; }
+
+step "machine"
+date -u +%Y-%m-%d
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+"$python" -c 'import torch, triton; print("torch", torch.__version__, "triton", triton.__version__)'
+nvcc --version | tail -n 2 | head -n 1
+
+step "csrc/group_loss.cu"
+timeout 180 "$python" -m pivotrl.objective.kernels.library
+
+step "tests"
+# The project's own pytest settings ask for plugins and versions that a bare machine lacks.
+timeout 240 "$python" -m pytest -c /dev/null --rootdir "$root" --import-mode=importlib -p no:cacheprovider -q \
+  -W ignore::pytest.PytestUnknownMarkWarning tests/objective/test_gpu.py
+
+step "what the compilers say"
+timeout 120 "$python" tools/bench_kernels.py --compile-only
+
+step "times: the whole vocabulary, and one of eight shards"
+timeout 120 "$python" tools/bench_kernels.py
+timeout 60 "$python" tools/bench_kernels.py --columns 18992
+timeout 60 "$python" tools/bench_kernels.py --dtype float32
+
+step "done"
