@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+KERNEL = ("csrc/group_loss.cu", "csrc/group_loss.h")
 NOWHERE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull, "UV_OFFLINE": "1"}
 
 
@@ -22,6 +23,9 @@ def copy(tmp_path) -> Path:
     (root / "tools").mkdir(parents=True)
     shutil.copy(REPOSITORY / "pyproject.toml", root)
     shutil.copy(REPOSITORY / "tools" / "setup.sh", root / "tools")
+    (root / "csrc").mkdir()
+    for name in KERNEL:
+        shutil.copy(REPOSITORY / name, root / name)
     return root
 
 
@@ -35,7 +39,7 @@ def pretend_finished(root: Path) -> None:
     (root / ".venv" / "bin").mkdir(parents=True)
     (root / ".venv" / "bin" / "python").symlink_to(sys.executable)
     version = subprocess.run([root / ".venv/bin/python", "-VV"], capture_output=True, check=True).stdout
-    made_from = (root / "pyproject.toml").read_bytes() + (root / "tools/setup.sh").read_bytes() + version
+    made_from = b"".join((root / name).read_bytes() for name in ("pyproject.toml", "tools/setup.sh", *KERNEL)) + version
     stamp = hashlib.sha256(made_from + f"{root}\n".encode()).hexdigest()
     (root / ".venv" / "setup.stamp").write_text(stamp + "\n")
 
