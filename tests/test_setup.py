@@ -82,7 +82,7 @@ def test_a_python_that_is_too_old_is_named_with_what_is_needed(copy, tmp_path):
 def test_a_failed_step_says_which_why_and_what_to_do(copy):
     done = set_up(copy, PIVOTRL_PYTHON=sys.executable, **NOWHERE)
     assert done.returncode == 1
-    assert "step 2 of 6 failed: torch 2.13.0, CPU build" in done.stderr
+    assert "step 2 of 7 failed: torch 2.13.0, CPU build" in done.stderr
     assert "| ERROR: No matching distribution found for torch==2.13.0+cpu" in done.stderr
     assert "what to do: is there a connection" in done.stderr
     assert not (copy / ".venv" / "setup.stamp").exists()
