@@ -1,0 +1,34 @@
+"""The run's own co-located engine as the judge."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def ask_with_engine(engine: Any, template: Any, max_tokens: int) -> Callable[[list[str]], list[str | None]]:
+    """A function for `JudgeVerifier.attach`: answers prompts greedily, as a user's messages, in order.
+
+    Args:
+        engine: `pivotrl.rollout.engine.Engine`. Collective over the engine's ranks, as `Engine.generate` is: each of
+            them must ask the same.
+        template: `pivotrl.trajectories.template.ChatTemplate` of the engine's model.
+        max_tokens: of one answer.
+
+    A prompt that does not fit into `rollout.max_model_len`, and an answer that is cut off, are answered with None.
+    """
+
+    def ask(prompts: list[str]) -> list[str | None]:
+        from pivotrl.rollout.records import Request
+
+        encoded = [template.encode([{"role": "user", "content": prompt}], []) for prompt in prompts]
+        longest = engine.config.max_model_len - max_tokens
+        fitting = [index for index, ids in enumerate(encoded) if len(ids) <= longest]
+        requests = [
+            Request(encoded[index], n=1, seed=0, temperature=0.0, top_p=1.0, max_tokens=max_tokens) for index in fitting
+        ]
+        answers: list[str | None] = [None] * len(prompts)
+        for index, (sample,) in zip(fitting, engine.generate(requests) if requests else (), strict=True):
+            if sample.finish != "length":
+                answers[index] = template.decode(sample.token_ids)
+        return answers
+
+    return ask

@@ -1,0 +1,55 @@
+from types import SimpleNamespace
+
+from pivotrl.rollout.records import Sample
+from pivotrl.verifiers.attempt import Attempt
+from pivotrl.verifiers.judge.engine import ask_with_engine
+from pivotrl.verifiers.judge.verifier import JudgeVerifier
+from tests.verifiers.judge.stub import verdict
+
+
+class Template:
+    """Letters as tokens."""
+
+    def encode(self, messages, tools):
+        assert [message["role"] for message in messages] == ["user"]
+        return [ord(letter) for letter in messages[0]["content"]]
+
+    def decode(self, ids):
+        return "".join(map(chr, ids))
+
+
+class Engine:
+    """Answers SAME; where a question says `ramble`, it never ends."""
+
+    config = SimpleNamespace(max_model_len=8000)
+
+    def __init__(self):
+        self.requests = []
+
+    def generate(self, requests):
+        self.requests += requests
+        prompts = ["".join(map(chr, request.prompt_ids)) for request in requests]
+        return [
+            [
+                Sample(
+                    [ord(letter) for letter in verdict(prompt, "SAME")], [], "length" if "ramble" in prompt else "stop"
+                )
+            ]
+            for prompt in prompts
+        ]
+
+
+def test_the_runs_own_engine_judges():
+    engine = Engine()
+    judging = JudgeVerifier({"endpoint": "engine"})
+    judging.attach(ask_with_engine(engine, Template(), max_tokens=100))
+    texts = ["Done!", "I ramble.", "long " * 2000, "Finished."]
+    attempts = [
+        Attempt({"type": "message", "content": "Done."}, [{"type": "message", "content": text}]) for text in texts
+    ]
+    found = judging.verify_all([(attempt, None) for attempt in attempts])
+    assert [verdict.reason for verdict in found] == ["judge_same", "judge_unclear", "judge_unclear", "judge_same"]
+    assert len(engine.requests) == 6
+    assert {(request.n, request.temperature, request.max_tokens) for request in engine.requests} == {(1, 0.0, 100)}
+    assert judging.verify(attempts[2]).reason == "judge_unclear"
+    assert len(engine.requests) == 6  # nothing fits: the engine is not asked
