@@ -46,6 +46,8 @@ class _Scope:
     """Common table expressions by name, with those of outer queries."""
     bare: bool = False
     """Whether a column without a qualifier can only be of this query's one source."""
+    results: set[str] = field(default_factory=set)
+    """Names that the query gives to its results: without a qualifier, ORDER BY and GROUP BY mean them."""
 
     def sees_sources(self) -> bool:
         scope: _Scope | None = self
@@ -115,6 +117,8 @@ class _Canonical:
             named = alias.this if isinstance(alias, exp.TableAlias) else item.this
             if isinstance(named, exp.Identifier):
                 scope.sources[self.name(named)] = index
+        aliases = [item for item in node.expressions if isinstance(item, exp.Alias) and not self._is_own_name(item)]
+        scope.results = {self.name(item.args["alias"]) for item in aliases}
         joined = any(isinstance(item, exp.Table) and item.args.get("joins") for item in found)
         scope.bare = len(found) == 1 and not joined and not outer.sees_sources()
         return scope
@@ -131,7 +135,8 @@ class _Canonical:
             place = place.outer
         if place is None:
             return self._generic(node, scope, table=name)
-        if place is scope and place.bare and not isinstance(node.this, exp.Star):
+        shadowed = isinstance(node.this, exp.Star) or self.name(node.this) in scope.results
+        if place is scope and place.bare and not shadowed:
             return self._generic(node, scope, table=None)
         return self._generic(node, scope, table=f"{place.depth}.{place.sources[name]}")
 
@@ -160,14 +165,13 @@ class _Canonical:
         return self._generic(node, scope, this=self.form(node.this, inside), alias=self._columns_of(node, scope))
 
     def _alias(self, node: exp.Alias, scope: _Scope) -> Form:
-        alias, this = node.args.get("alias"), node.this
-        if (
-            isinstance(this, exp.Column)
-            and isinstance(alias, exp.Identifier)
-            and self.name(alias) == self.name(this.this)
-        ):
-            return self.form(this, scope)
-        return self._generic(node, scope)
+        return self.form(node.this, scope) if self._is_own_name(node) else self._generic(node, scope)
+
+    def _is_own_name(self, node: exp.Alias) -> bool:
+        """Whether it is `a AS a`."""
+        alias, column = node.args.get("alias"), node.this
+        named = isinstance(alias, exp.Identifier) and isinstance(column, exp.Column)
+        return named and self.name(alias) == self.name(column.this)
 
     # Values
 

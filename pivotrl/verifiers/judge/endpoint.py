@@ -53,13 +53,7 @@ class Endpoint:
         self._url = params.endpoint.rstrip("/") + "/chat/completions"
         headers = {}
         if params.api_key_env is not None:
-            key = os.environ.get(params.api_key_env, "")
-            if not key:
-                raise ValueError(
-                    f"verifier.params.api_key_env: the environment variable {params.api_key_env!r} is not set; export "
-                    "it with the endpoint's key, or leave the parameter out"
-                )
-            headers["Authorization"] = f"Bearer {key}"
+            headers["Authorization"] = f"Bearer {_key(params.api_key_env)}"
         try:
             host = urlsplit(self._url).hostname or ""
             httpx.URL(self._url)
@@ -130,6 +124,21 @@ class Endpoint:
                 if len(received) > LONGEST_RESPONSE:
                     raise httpx.ReadError(f"an answer of more than {LONGEST_RESPONSE} bytes")
             return response.status_code, bytes(received)
+
+
+def _key(variable: str) -> str:
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ValueError(
+            f"verifier.params.api_key_env: the environment variable {variable!r} is not set; export it with the "
+            "endpoint's key, or leave the parameter out"
+        )
+    if not (key.isascii() and key.isprintable()):  # HTTP would refuse it, in a message that shows it
+        raise ValueError(
+            f"verifier.params.api_key_env: what the environment variable {variable!r} holds is no key (other letters "
+            "than ASCII, or line breaks); export the key alone"
+        )
+    return key
 
 
 def _read(content: bytes) -> Completion | None:

@@ -77,6 +77,33 @@ def test_what_needs_no_judge_is_not_asked(items, reason):
         assert not stub.prompts
 
 
+HOSTILE = [
+    call("[" * 200_000 + "]" * 200_000),
+    call('{"a": ' + "9" * 100_000 + "}"),
+    call('{"a": NaN, "b": 1e999, "c": "\\ud800", "d": "\ud800"}'),
+    call('{"path": "' + "word " * 2_000_000 + '"}'),
+    call("\0"),
+    {"type": "function_call", "name": ["ls"], "arguments": {"path": "/a"}},
+    {"type": "function_call", "name": "ls\ud800", "arguments": None},
+    {"type": "message", "content": None},
+    {"type": "message", "content": "\ud800 " + "y" * 10_000_000},
+    {"type": 1},
+    {},
+]
+
+
+@pytest.mark.parametrize("expert", [EXPERT, message("Done."), {"type": "function_call_batch", "calls": [EXPERT] * 2}])
+def test_hostile_output_gets_a_verdict_soon(expert):
+    judging = JudgeVerifier({"endpoint": "engine"})
+    judging.attach(lambda prompts: [verdict(prompt, "SAME") for prompt in prompts])
+    odd = {"tools": [None, {"function": {"name": 1}}], "messages": [{"role": "user", "content": 3}, None, {"role": []}]}
+    start = time.perf_counter()
+    for item in HOSTILE:
+        found = judging.verify(Attempt(expert, [item], **odd))
+        assert found.reward == 0 or found.reason == "judge_same"
+    assert time.perf_counter() - start < 10
+
+
 def test_messages():
     with judge(always("SAME")) as stub:
         judging = verifier(stub)
@@ -160,7 +187,11 @@ def test_the_key_is_read_from_the_environment(monkeypatch):
     with judge(always("SAME")) as stub:
         with pytest.raises(ValueError, match="'NO_SUCH_KEY' is not set; export"):
             verifier(stub, api_key_env="NO_SUCH_KEY")
-        monkeypatch.setenv("JUDGE_KEY", "s3cret")
+        monkeypatch.setenv("JUDGE_KEY", "s3cret\nx: y")
+        with pytest.raises(ValueError, match="is no key") as fault:
+            verifier(stub, api_key_env="JUDGE_KEY")
+        assert "s3cret" not in str(fault.value)
+        monkeypatch.setenv("JUDGE_KEY", "s3cret\n")
         judging = verifier(stub, api_key_env="JUDGE_KEY", guided=True)
         judging.verify(OTHER)
         assert stub.headers[0]["Authorization"] == "Bearer s3cret"
