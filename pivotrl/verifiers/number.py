@@ -14,6 +14,7 @@ from pydantic import Field
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.content import ContentParams, ContentVerifier
+from pivotrl.verifiers.json_value import same_value
 from pivotrl.verifiers.robust.shown import other, shown
 
 LONGEST_TEXT = 200_000
@@ -44,19 +45,30 @@ def compare(expected: Any, actual: Any, relative: float = RELATIVE, absolute: fl
     Args:
         expected: the expert's.
         actual: the model's, untrusted.
-        relative: largest difference, relative to the larger of the two.
+        relative: largest difference, relative to the larger of the two; one as small as the default is for rounding,
+            which whole numbers do not have: they must be equal.
         absolute: largest difference, in the numbers' own unit.
 
     Reasons: no_number, other_value. Symmetric.
     """
     wanted, found = number_of(expected), number_of(actual)
+    if wanted is None and found is None:
+        return _same(expected, actual)
     if wanted is None or found is None:
-        if wanted is None and found is None and isinstance(expected, str) and isinstance(actual, str):
-            return None if expected.strip() == actual.strip() else other(expected, actual)
         return Difference("no_number", f"no number in {shown(expected if wanted is None else actual)}")
     left, right = _readings(wanted, found), _readings(found, wanted)
+    if relative <= RELATIVE and wanted.value.is_integer() and found.value.is_integer():
+        relative = 0.0
     close = any(math.isclose(x, y, rel_tol=relative, abs_tol=absolute) for x in left for y in right)
     return None if close else other(wanted.value, found.value)
+
+
+def _same(expected: Any, actual: Any) -> Difference | None:
+    """Where neither side has a number, they must be equal as JSON values."""
+    try:
+        return same_value(expected, actual)
+    except RecursionError:
+        return Difference("too_long", "nested too deeply to be compared")
 
 
 def number_of(value: Any) -> Number | None:
@@ -71,7 +83,8 @@ def number_of(value: Any) -> Number | None:
     if not isinstance(value, str):
         return None
     text = value[-LONGEST_TEXT:].replace("\\$", "$").replace("\\,", "").replace("\\!", "")
-    return _whole(text) or _whole(_boxed(text)) or _behind_answer(text) or _last(text)
+    boxed = _boxed(text)
+    return _whole(text) or _whole(boxed) or _last(boxed) or _behind_answer(text) or _last(text)
 
 
 def _readings(number: Number, other: Number) -> tuple[float, ...]:
@@ -80,9 +93,9 @@ def _readings(number: Number, other: Number) -> tuple[float, ...]:
     return (number.value / 100, number.value) if number.percent else (number.value,)
 
 
-def _whole(text: str | None) -> Number | None:
+def _whole(text: str) -> Number | None:
     """The number that a short text is, fractions included."""
-    bare = (text or "").strip().strip("$").strip()
+    bare = text.strip().strip("$").strip()
     if not bare or len(bare) > 500:
         return None
     if match := _LATEX_FRACTION.fullmatch(bare):
@@ -101,17 +114,17 @@ def _fraction(top: str, bottom: str) -> Number | None:
     return Number(int(top) / int(bottom)) if int(bottom) else None
 
 
-def _boxed(text: str) -> str | None:
-    """What stands in the last `\\boxed{...}`, whose braces are balanced."""
+def _boxed(text: str) -> str:
+    """What stands in the last `\\boxed{...}` whose braces are balanced; empty where there is none."""
     start = text.rfind("\\boxed{")
     if start < 0:
-        return None
+        return ""
     depth, start = 1, start + len("\\boxed{")
     for place in range(start, min(len(text), start + 1000)):
         depth += (text[place] == "{") - (text[place] == "}")
         if depth == 0:
             return text[start:place]
-    return None
+    return ""
 
 
 def _behind_answer(text: str) -> Number | None:
@@ -154,7 +167,7 @@ class NumberParams(ContentParams):
     """The parameters of `number`."""
 
     relative: float = Field(RELATIVE, ge=0)
-    """Largest difference, relative to the larger number."""
+    """Largest difference, relative to the larger number; of whole numbers only where it is above 1e-6."""
     absolute: float = Field(ABSOLUTE, ge=0)
     """Largest difference in the number's own unit."""
 

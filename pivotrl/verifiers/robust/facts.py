@@ -13,38 +13,9 @@ MOST_QUOTES = 50
 """Quoted strings of one text that are looked for in the other."""
 
 _QUOTED = re.compile('"([^"\n]{2,200})"|\u201c([^\u201d\n]{2,200})\u201d|`([^`\n]{2,200})`')
-_NO_NAMES = frozenset(
-    ["customer", "user", "client", "caller", "agent", "passenger", "guest", "member", "everyone", "id", "ids"]
-)
-_VERBS = frozenset(
-    [
-        "is",
-        "was",
-        "has",
-        "had",
-        "wants",
-        "wanted",
-        "needs",
-        "needed",
-        "asks",
-        "asked",
-        "says",
-        "said",
-        "will",
-        "would",
-        "requests",
-        "requested",
-        "would",
-        "wishes",
-        "can",
-        "lives",
-        "works",
-        "likes",
-        "prefers",
-    ]
-)
-
-
+_NO_NAMES = {"customer", "user", "client", "caller", "agent", "passenger", "guest", "member", "everyone", "id", "ids"}
+_VERBS = {"is", "was", "has", "had", "will", "would", "can", "wants", "wanted", "needs", "needed", "asks", "asked"}
+_VERBS |= {"says", "said", "requests", "requested", "wishes", "lives", "works", "likes", "prefers"}
 _KNOWN = words.STOP | words.NEGATIONS | words.MONTHS.keys() | words.DAYS | words.SMALL.keys() | words.SCALES.keys()
 
 

@@ -1,4 +1,5 @@
-"""Strings whose schema names a `format`, compared by value: ISO 8601 dates and times, e-mail addresses, URIs.
+"""Strings whose schema names a `format`, compared by value: ISO 8601 dates and times, e-mail addresses, URIs,
+UUIDs.
 
 Formats as in JSON Schema 2020-12 (validation, section 7.3); any other format compares exactly.
 """
@@ -51,4 +52,4 @@ def _email(text: str) -> tuple[str, str] | None:
     return (name, domain.casefold()) if mark and name and domain else None
 
 
-_PARSERS = {"date": _date, "date-time": _date_time, "email": _email, "idn-email": _email}
+_PARSERS = {"date": _date, "date-time": _date_time, "email": _email, "idn-email": _email, "uuid": str.casefold}

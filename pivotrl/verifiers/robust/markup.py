@@ -6,7 +6,10 @@ Nemotron (`<TOOLCALL>`), InternLM (`<|action_start|>`), Llama 3 (`<|python_tag|>
 """
 
 import json
+import re
 from typing import NamedTuple
+
+from pivotrl.verifiers.arguments import LONGEST_ARGUMENTS
 
 
 class Block(NamedTuple):
@@ -50,7 +53,18 @@ END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end|
 OPENERS = (*CALLS, *SECTIONS, *OPEN_ENDED)
 CLOSERS = tuple(dict.fromkeys((*CALLS.values(), *SECTIONS.values(), *INNER.values())))
 
+MOST_ARGUMENTS = 1000
+"""Arguments of one call that are written in tags; more is a fault."""
+LONGEST_VALUE = 2 * LONGEST_ARGUMENTS
+"""Characters of JSON that are read as such."""
+
+MOST_CALLS = 1000
+"""Calls that a completion may write; more is a fault."""
+
+THINK, THOUGHT = "<think>", "</think>"
+
 _DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"\s*")
 
 
 def first_of(tags: tuple[str, ...], text: str, start: int = 0, end: int | None = None) -> tuple[int, str] | None:
@@ -67,79 +81,94 @@ def first_of(tags: tuple[str, ...], text: str, start: int = 0, end: int | None =
 def json_end(text: str, start: int) -> tuple[int, int] | None:
     """Where the JSON value that begins at `start` ends, and how many calls it is (a list: its length); None where
     there is none."""
-    try:
-        value, end = _DECODER.raw_decode(text, start)
+    try:  # in a slice: the error that says where a text is no JSON counts all lines before it
+        value, size = _DECODER.raw_decode(text[start : start + LONGEST_VALUE])
     except (ValueError, RecursionError):
         return None
-    return end, len(value) if isinstance(value, list) else 1
+    return start + size, len(value) if isinstance(value, list) else 1
 
 
 def skip_space(text: str, start: int) -> int:
     """The offset of the first character from `start` on that is no white space."""
-    size = len(text)
-    while start < size and text[start].isspace():
-        start += 1
-    return start
+    return _SPACE.match(text, start).end()
 
 
 def block_at(text: str, start: int, tag: str) -> Block | str:
     """The block that the call's opening `tag` at `start` opens, or the fault as a phrase.
 
-    JSON inside the block is read as JSON: what looks like a tag inside its strings is none.
+    JSON and values inside the block are read as such: what looks like a tag inside them is none.
     """
     body = start + len(tag)
     if tag in OPEN_ENDED:
         return _open_ended(text, body, tag)
     if tag == "<function=":
         return _function(text, body)
-    close, calls, inside = CALLS[tag], 1, body
     first = skip_space(text, body)
     if tag == "<tool_call>" and text.startswith("<function=", first):
         function = _function(text, first + len("<function="))
         if isinstance(function, str):
             return function
-        inside = function.end
-        if not text.startswith(close, skip_space(text, inside)):
-            return f"{tag} is not closed behind its function"
-    else:
-        brace = _first_brace(text, body, close)
-        if brace >= 0 and (found := json_end(text, brace)) is not None:
-            inside, calls = found
-            calls = calls if tag == "<TOOLCALL>" else 1
-    end = text.find(close, inside)
+        end = skip_space(text, function.end)
+        return Block(end + len(CALLS[tag]), 1) if text.startswith(CALLS[tag], end) else f"{tag} is not closed"
+    close = CALLS[tag]
+    end = text.find(close, body)
     if end < 0:
         return f"{tag} is not closed"
-    if (nested := first_of(OPENERS, text, inside, end)) is not None:
-        return f"{nested[1]} inside {tag}"
-    for inner, inner_close in INNER.items():
-        if text.count(inner, inside, end) != text.count(inner_close, inside, end) and inner != "<parameter=":
-            return f"{inner} is not closed"
-    return Block(end + len(close), calls)
+    inner = first_of(tuple(INNER), text, body, end)
+    value = _first_json(text, body, end if inner is None else inner[0])
+    if value is not None:
+        before, after, calls = value
+        end = text.find(close, after)
+        if end < 0:
+            return f"{tag} is not closed"
+        outside = ((body, before), (after, end))
+    elif inner is not None:
+        return _tagged(text, inner[0], tag)
+    else:
+        outside, calls = ((body, end),), 1
+    for left, right in outside:
+        if (nested := first_of((*OPENERS, THINK, THOUGHT), text, left, right)) is not None:
+            return f"{nested[1]} inside {tag}"
+    return Block(end + len(close), calls if tag == "<TOOLCALL>" else 1)
 
 
-def _first_brace(text: str, start: int, close: str) -> int:
-    """The first bracket of JSON in front of the closing tag; -1 where there is none."""
-    end = text.find(close, start)
-    end = len(text) if end < 0 else end
-    places = [place for place in (text.find("{", start, end), text.find("[", start, end)) if place >= 0]
-    return min(places, default=-1)
+def _first_json(text: str, start: int, end: int) -> tuple[int, int, int] | None:
+    """The first JSON object or list that begins in front of `end`: its place, the offset behind it, and its calls."""
+    for place in sorted((text.find("{", start, end), text.find("[", start, end))):
+        if place >= 0 and (found := json_end(text, place)) is not None:
+            return place, *found
+    return None
+
+
+def _tagged(text: str, place: int, tag: str) -> Block | str:
+    """A block whose arguments stand in tags of their own (`<arg_key>`, `<parameter name=`); `place` is the first."""
+    for _ in range(MOST_ARGUMENTS):
+        if (name := next((name for name in INNER if text.startswith(name, place)), None)) is None:
+            break
+        closed = text.find(INNER[name], place)
+        if closed < 0 or first_of((*INNER, *OPENERS), text, place + 1, closed) is not None:
+            return f"{name} is not closed"
+        place = skip_space(text, closed + len(INNER[name]))
+    close = CALLS[tag]
+    return Block(place + len(close), 1) if text.startswith(close, place) else f"{tag} is not closed"
 
 
 def _function(text: str, start: int) -> Block | str:
     """`<function=NAME>` with `<parameter=KEY>` VALUE `</parameter>` inside, or with JSON; `start` is behind the `=`."""
     head = text.find(">", start)
-    if head < 0 or "<" in text[start:head][:200]:
+    if head < 0 or "<" in text[start : min(head, start + 200)]:
         return "<function= has no end"
     place = skip_space(text, head + 1)
-    if (found := json_end(text, place)) is not None and text.startswith(("{", "["), place):
+    if text.startswith(("{", "["), place) and (found := json_end(text, place)) is not None:
         place = skip_space(text, found[0])
-    while text.startswith("<parameter=", place):
+    for _ in range(MOST_ARGUMENTS):
+        if not text.startswith("<parameter=", place):
+            break
         end = text.find("</parameter>", place)
         if end < 0:
             return "<parameter= is not closed"
-        inner = first_of(("<parameter=", "</function>", "</tool_call>"), text, place + 1, end)
-        if inner is not None:
-            return f"<parameter= is not closed before {inner[1]}"
+        if (inner := first_of(("<parameter=", "</function>", "</tool_call>"), text, place + 1, end)) is not None:
+            return f"<parameter= is not closed in front of {inner[1]}"
         place = skip_space(text, end + len("</parameter>"))
     if not text.startswith("</function>", place):
         return "<function= is not closed, or holds what is no parameter"
@@ -147,9 +176,14 @@ def _function(text: str, start: int) -> Block | str:
 
 
 def _open_ended(text: str, body: int, tag: str) -> Block | str:
-    """A mark, then a list of calls, or `name{...}` (Mistral) or one object; several with `;` or the mark between."""
-    brace = _first_brace(text, body, tag)
-    found = json_end(text, brace) if brace >= 0 else None
-    if found is None:
+    """A mark, then a list of calls, or `name{...}` (Mistral), or objects with `;` between (Llama)."""
+    end = text.find(tag, body)
+    value = _first_json(text, body, len(text) if end < 0 else end)
+    if value is None:
         return f"no JSON behind {tag}"
-    return Block(found[0], found[1])
+    _, place, calls = value
+    while calls < MOST_CALLS and text.startswith((";", ","), following := skip_space(text, place)):
+        if (found := json_end(text, skip_space(text, following + 1))) is None:
+            break
+        place, calls = found[0], calls + found[1]
+    return Block(place, calls)

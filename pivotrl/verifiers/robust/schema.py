@@ -142,11 +142,16 @@ def fits(value: Any, schema: Schema) -> bool:
     if types and not any(_is_of(value, kind) for kind in types):
         return False
     members = enum_of(schema)
-    if members is not None and not any(type(member) is type(value) and member == value for member in members):
+    if members is not None and not any(_is_member(value, member) for member in members):
         return False
     if isinstance(value, dict) and isinstance(schema.get("required"), list):
         return all(not isinstance(key, str) or key in value for key in schema["required"])
     return True
+
+
+def _is_member(value: Any, member: Any) -> bool:
+    """Equality in which true is not 1."""
+    return isinstance(value, bool) == isinstance(member, bool) and value == member
 
 
 def _is_of(value: Any, kind: str) -> bool:

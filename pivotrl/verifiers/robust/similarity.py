@@ -1,9 +1,9 @@
 """How alike two pieces of free text are.
 
-similarity = 0.75 W + 0.25 T, where W is Dice's coefficient (Dice 1945; the F1 of one text's words against the other's)
-over the stems of the words that carry a topic, counted, without stop words; and T is Dice's coefficient over the sets
-of these stems' character trigrams, which forgives spelling. No synonyms, no order. Texts without such words are compared
-by all their words. Text that is equal after Unicode NFKC, case folding and white space is 1.0 exactly.
+similarity = 0.75 W + 0.25 T, where W is Dice's coefficient (Dice 1945; the F1 of one text's words against the
+other's) over the stems of the words that carry a topic, counted, without stop words; and T is Dice's coefficient over
+the sets of these stems' character trigrams, which forgives spelling. No synonyms, no order. Texts without such words
+are compared by all their words. Text that is equal after Unicode NFKC, case folding and white space is 1.0 exactly.
 """
 
 from collections import Counter

@@ -1,4 +1,13 @@
-"""One string argument: an identifier exactly, a value of a known format by value, free text by what it says."""
+"""One string argument, compared as what it is; after trimming:
+
+- a value of an enum exactly, but for its case where no two values of the enum differ by case alone;
+- a value of a `format` by value (`robust.formats`);
+- an identifier exactly: text without white space inside, or with a `pattern`, or that looks like code;
+- text of one or two words (a name) but for its case and white space;
+- free text, three words or more on both sides, by what it says (`robust.free_text`).
+"""
+
+import re
 
 from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.robust.formats import same_in_format
@@ -8,6 +17,13 @@ from pivotrl.verifiers.robust.shown import other
 
 FREE_TEXT_WORDS = 3
 """Strings of at least as many words, on both sides, are free text."""
+
+_CODE = re.compile(r"[{}<>|&;=\\^~`]|\w\(|\n[ \t]+\S|(?<!\S)--?[a-zA-Z]|\$[A-Za-z({]|::")
+_QUERY = re.compile(r"(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE)\b")
+_LOOKED_AT = 5000
+"""Characters that decide whether a string is code."""
+_WORDS_PER_SIGN = 7
+"""Prose has fewer signs of code than one in so many words."""
 
 
 def compare_strings(expected: str, actual: str, schema: Schema, threshold: float) -> Difference | None:
@@ -21,9 +37,11 @@ def compare_strings(expected: str, actual: str, schema: Schema, threshold: float
     form = schema.get("format")
     if isinstance(form, str):
         return None if same_in_format(form, wanted, found) else other(expected, actual)
-    if "pattern" in schema or not any(c.isspace() for c in wanted):
-        return other(expected, actual)
     words, found_words = wanted.split(), found.split()
+    if "pattern" in schema or len(words) < 2:
+        return other(expected, actual)
+    if _looks_like_code(wanted, len(words)):
+        return None if _lines(wanted) == _lines(found) else other(expected, actual)
     if len(words) >= FREE_TEXT_WORDS and len(found_words) >= FREE_TEXT_WORDS:
         return compare_text(wanted, found, threshold)
     same = [word.casefold() for word in words] == [word.casefold() for word in found_words]
@@ -35,3 +53,14 @@ def _same_member(wanted: str, found: str, members: list) -> bool:
     names = [member.strip() for member in members if isinstance(member, str)]
     folded = {name.casefold() for name in names}
     return len(folded) == len(set(names)) and wanted.casefold() == found.casefold() and found.casefold() in folded
+
+
+def _looks_like_code(text: str, words: int) -> bool:
+    """Whether a string is a command, a query or a program rather than prose, by its share of operators, flags, calls
+    and indented lines."""
+    signs = len(_CODE.findall(text[:_LOOKED_AT]))
+    return _WORDS_PER_SIGN * signs >= min(words, _LOOKED_AT) or _QUERY.match(text) is not None
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]

@@ -2,7 +2,7 @@
 
 - An optional argument that is left out, null (where null is admitted and there is no other default) or at its default
   is the same in any of these forms.
-- Numbers compare by value: 2 is 2.0, within a relative 1e-9; true is no number, and a string is none.
+- Numbers compare by value: 2 is 2.0, and fractions within a relative 1e-9; true is no number, and a string is none.
 - Objects compare by their own schema, whatever the order of keys; arrays by position, those of `uniqueItems` as sets.
 - Strings: `robust.strings`.
 """
@@ -23,6 +23,7 @@ from pivotrl.verifiers.robust.schema import (
     other_properties,
     properties_of,
     resolve,
+    types_of,
 )
 from pivotrl.verifiers.robust.shown import at, other, shown
 from pivotrl.verifiers.robust.similarity import DEFAULT_THRESHOLD
@@ -34,7 +35,7 @@ Compare = Callable[[Any, Any], Difference | None]
 MOST_UNMATCHED = 64
 """Items of a set that are found on one side only and still compared, each with each; more are a difference."""
 NUMBER_TOLERANCE = 1e-9
-"""Relative difference of two numbers that are the same: what is lost when a float is written out and read."""
+"""Relative difference of two fractions that are the same: what is lost when a float is written out and read."""
 
 
 class ValueSettings(NamedTuple):
@@ -72,13 +73,27 @@ def compare_arguments(
 
 
 def same_number(expected: float, actual: float) -> bool:
-    """Whether two numbers (no booleans) are one, up to rounding; NaN is NaN."""
+    """Whether two numbers (no booleans) are one, up to rounding; whole ones exactly. NaN is NaN."""
     if expected == actual or (expected != expected and actual != actual):
         return True
+    if _is_whole(expected) and _is_whole(actual):
+        return False
     try:
         return math.isclose(expected, actual, rel_tol=NUMBER_TOLERANCE, abs_tol=0.0)
     except OverflowError:
         return False
+
+
+def _is_whole(value: float) -> bool:
+    return isinstance(value, int) or value.is_integer()
+
+
+def _same_number_under(schema: Schema, expected: float, actual: float) -> bool:
+    """As `same_number`; but where the schema asks for no number, a tool would see them as they are written."""
+    types = types_of(schema)
+    if types and "number" not in types and "integer" not in types:
+        return type(expected) is type(actual) and expected == actual
+    return same_number(expected, actual)
 
 
 class _Comparison:
@@ -140,7 +155,7 @@ class _Comparison:
         if isinstance(expected, int | float):
             if not isinstance(actual, int | float):
                 return other(expected, actual, "other_type")
-            return None if same_number(expected, actual) else other(expected, actual)
+            return None if _same_number_under(given, expected, actual) else other(expected, actual)
         return None  # null and null
 
     def _lists(self, expected: list[Any], actual: list[Any], schema: Schema) -> Difference | None:
@@ -175,8 +190,8 @@ class _Comparison:
         """The expert gave `key`, the model did not."""
         if not is_required(schema, key) and key in properties:
             given = resolve(properties[key], self._root, value)
-            if self._is_absent(value, given):
-                return None
+            if self._is_absent(value, given) or (value is None and given.get("default") is None):
+                return None  # an expert's null means nothing, also where the schema forgot to admit it
         return Difference("missing_argument", f"expected {shown(value)}")
 
     def _added(self, key: str, value: Any, schema: Schema, properties: dict[str, Any]) -> Difference | None:

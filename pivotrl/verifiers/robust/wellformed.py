@@ -6,19 +6,20 @@ items are known, their order and the messages' text.
 """
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 from pivotrl.verifiers.action import split_items
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.robust.markup import (
-    CALLS,
     CLOSERS,
     END_TOKENS,
     INNER,
-    OPEN_ENDED,
+    MOST_CALLS,
     OPENERS,
     SECTIONS,
+    THINK,
+    THOUGHT,
     block_at,
     first_of,
     json_end,
@@ -27,13 +28,13 @@ from pivotrl.verifiers.robust.markup import (
 
 Thinking = Literal["auto", "required", "forbidden"]
 
-LONGEST_TEXT = 20_000_000
+LONGEST_TEXT = 5_000_000
 """Characters of a completion that are looked at; more than any that did not run away."""
 
-THINK, THOUGHT = "<think>", "</think>"
 _HALF_TAGS = ("<tool_call", "</tool_call", "tool_call>", "<function=", "</function", "<parameter=", "</parameter>")
 _HALF_TAGS += ("[tool_calls]", "<|tool_call", "<toolcall", "</toolcall", "<think", "</think", "<invoke", "</invoke")
 _HALF_TAGS += tuple(tag.lower() for tag in (*OPENERS, *CLOSERS) if tag.startswith(("<|", "<\uff5c", "<minimax")))
+_ARGUMENTS = re.compile('"(?:arguments|parameters)"')
 _INVISIBLE = re.compile(
     "[\\s\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -77,6 +78,8 @@ def format_fault(attempt: Attempt, thinking: Thinking = "auto") -> Difference | 
     parsed, message = split_items(attempt.items)
     if calls > len(parsed):
         return _format(f"{calls} calls in the text, of which the parser found {len(parsed)}")
+    if len(parsed) > calls and first_of(OPENERS, text, 0, start) is not None:
+        return _format("a call inside the thought")
     if not parsed and message is not None:
         return _fault_of_message(spoken(text), attempt)
     return None
@@ -127,8 +130,8 @@ def _scan_calls(text: str, start: int) -> int | Difference:
     stop = len(text) if found is None else found[0]
     stray = first_of((*CLOSERS, *INNER, THINK, THOUGHT), text, start, stop)
     if stray is not None:
-        return _format(f"{stray[1]} that nothing opens" if stray[1] in CLOSERS else f"{stray[1]} out of place")
-    calls, section = 0, ""
+        return _format(f"{stray[1]} out of place")
+    calls, blocks, section = 0, 0, ""
     while found is not None:
         place, tag = found
         if tag in SECTIONS:
@@ -139,14 +142,14 @@ def _scan_calls(text: str, start: int) -> int | Difference:
             block = block_at(text, place, tag)
             if isinstance(block, str):
                 return _format(block)
-            calls, place = calls + block.calls, block.end
+            calls, blocks, place = calls + block.calls, blocks + 1, block.end
+            if blocks > MOST_CALLS:
+                return _format(f"more than {MOST_CALLS} calls")
         place = skip_space(text, place)
         if section and text.startswith(SECTIONS[section], place):
             place, section = skip_space(text, place + len(SECTIONS[section])), ""
-        elif tag in OPEN_ENDED and text.startswith((";", ","), place):
-            place = skip_space(text, place + 1)
         found = next(((place, opener) for opener in OPENERS if text.startswith(opener, place)), None)
-        if found is None and not is_blank(_without_end_tokens(text[place : place + 200])):
+        if found is None and not is_blank(_without_end_tokens(text[place:])):
             return _format("text behind a call")
     return _format(f"{section} is not closed") if section else calls
 
@@ -181,20 +184,24 @@ def _fault_of_items(attempt: Attempt, thinking: Thinking) -> Difference | None:
 
 
 def _fault_of_message(text: str, attempt: Attempt) -> Difference | None:
-    """Whether a message's text holds markup of calls or thoughts, whole or in pieces, or is a bare call."""
-    expert: Any = attempt.expert.get("content")
-    if isinstance(expert, str) and expert.strip() == text.strip():
-        return None
-    if "<" in text or "[" in text or ">" in text:
-        lowered = text.lower()
-        if (found := next((tag for tag in _HALF_TAGS if tag in lowered), None)) is not None:
-            return _format(f"{found} in a message")
-    start = skip_space(text, 0)
-    if text.startswith("{", start) and '"name"' in text and ('"arguments"' in text or '"parameters"' in text):
-        found_json = json_end(text, start)
-        if found_json is None or not text[found_json[0] :].strip():
-            return _format("a bare call instead of a message")
+    """Whether a message holds markup of calls or thoughts, whole or in pieces, or is a bare call; unless the expert's
+    message does as well."""
+    found = _call_in(text)
+    expert = attempt.expert.get("content")
+    if found and not (isinstance(expert, str) and _call_in(expert)):
+        return _format(f"{found} in a message")
     return None
 
 
-assert set(CALLS).isdisjoint(SECTIONS)
+def _call_in(message: str) -> str:
+    """What looks like a call, or like a thought, in a message's text; empty where nothing does."""
+    if "<" in message or "[" in message or ">" in message:
+        lowered = message.lower()
+        if (tag := next((tag for tag in _HALF_TAGS if tag in lowered), None)) is not None:
+            return tag
+    start = skip_space(message, 0)
+    if message.startswith("{", start) and '"name"' in message and _ARGUMENTS.search(message):
+        value = json_end(message, start)
+        if value is None or not message[value[0] :].strip():
+            return "a bare call"
+    return ""

@@ -2,219 +2,35 @@
 
 from functools import lru_cache
 
+
+def _listed(text: str) -> list[str]:
+    return text.split()
+
+
+def _counted(text: str, first: int = 0, step: int = 1) -> dict[str, int]:
+    """Words with their values; those joined by `=` share one."""
+    return {word: first + step * place for place, words in enumerate(_listed(text)) for word in words.split("=")}
+
+
 STOP = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "this",
-        "that",
-        "these",
-        "those",
-        "i",
-        "me",
-        "my",
-        "mine",
-        "we",
-        "us",
-        "our",
-        "ours",
-        "you",
-        "your",
-        "yours",
-        "he",
-        "him",
-        "his",
-        "she",
-        "her",
-        "hers",
-        "it",
-        "its",
-        "they",
-        "them",
-        "their",
-        "theirs",
-        "who",
-        "whom",
-        "whose",
-        "which",
-        "what",
-        "there",
-        "here",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "being",
-        "am",
-        "do",
-        "does",
-        "did",
-        "done",
-        "doing",
-        "have",
-        "has",
-        "had",
-        "having",
-        "will",
-        "would",
-        "shall",
-        "should",
-        "can",
-        "could",
-        "may",
-        "might",
-        "must",
-        "ought",
-        "to",
-        "of",
-        "in",
-        "on",
-        "at",
-        "by",
-        "for",
-        "from",
-        "with",
-        "as",
-        "into",
-        "onto",
-        "upon",
-        "about",
-        "over",
-        "under",
-        "than",
-        "then",
-        "so",
-        "and",
-        "or",
-        "but",
-        "if",
-        "because",
-        "while",
-        "when",
-        "where",
-        "how",
-        "why",
-        "also",
-        "too",
-        "very",
-        "just",
-        "only",
-        "really",
-        "quite",
-        "rather",
-        "still",
-        "already",
-        "again",
-        "ever",
-        "some",
-        "any",
-        "each",
-        "both",
-        "all",
-        "such",
-        "own",
-        "same",
-        "more",
-        "most",
-        "much",
-        "many",
-        "few",
-        "get",
-        "gets",
-        "got",
-        "getting",
-        "want",
-        "wants",
-        "wanted",
-        "wanting",
-        "need",
-        "needs",
-        "needed",
-        "needing",
-        "wish",
-        "wishes",
-        "like",
-        "likes",
-        "would",
-        "let",
-        "lets",
-        "make",
-        "makes",
-        "made",
-        "please",
-        "kindly",
-        "thanks",
-        "thank",
-        "hello",
-        "hi",
-        "hey",
-        "dear",
-        "sorry",
-        "sure",
-        "okay",
-        "ok",
-        "yes",
-        "well",
-        "now",
-        "up",
-        "down",
-        "out",
-        "off",
-        "away",
-        "through",
-        "during",
-        "via",
-        "per",
-        "able",
-        "let's",
-        "i'm",
-        "i'd",
-        "i'll",
-        "i've",
-        "it's",
-        "that's",
-        "there's",
-        "hereby",
-        "currently",
-        "re",
-    ]
+    _listed(
+        """a an the this that these those i me my mine we us our ours you your yours he him his she her hers it its
+        they them their theirs who whom whose which what there here is are was were be been being am do does did done
+        doing have has had having will would shall should can could may might must ought to of in on at by for from
+        with as into onto upon about over under than then so and or but if because while when where how why also too
+        very just only really quite rather still already again ever some any each both all such own same more most much
+        many few get gets got getting want wants wanted wanting need needs needed needing wish wishes like likes let
+        lets make makes made please kindly thanks thank hello hi hey dear sorry sure okay ok yes well now up down out
+        off away through during via per able let's i'm i'd i'll i've it's that's there's hereby currently re"""
+    )
 )
 """Words that carry no topic of their own: articles, pronouns, auxiliaries, prepositions, politeness."""
 
 NEGATIONS = frozenset(
-    [
-        "not",
-        "no",
-        "never",
-        "without",
-        "cannot",
-        "cant",
-        "dont",
-        "doesnt",
-        "didnt",
-        "wont",
-        "isnt",
-        "arent",
-        "wasnt",
-        "werent",
-        "shouldnt",
-        "couldnt",
-        "wouldnt",
-        "unless",
-        "neither",
-        "nor",
-        "none",
-        "nothing",
-        "nobody",
-        "nowhere",
-        "unable",
-        "except",
-        "hardly",
-        "barely",
-    ]
+    _listed(
+        """not no never without cannot cant dont doesnt didnt wont isnt arent wasnt werent shouldnt couldnt wouldnt
+        unless neither nor none nothing nobody nowhere unable except hardly barely"""
+    )
 )
 """With every word in n't."""
 
@@ -225,7 +41,6 @@ OPPOSITES = tuple(
         "yes|no",
         "on|off",
         "up|down",
-        "in|out",
         "above over|below under",
         "earlier sooner|later",
         "earliest|latest",
@@ -252,137 +67,29 @@ things."""
 PREFIXES = ("un", "non", "dis", "in", "im", "ir")
 """What turns a word into its opposite, as in refundable and nonrefundable."""
 
-MONTHS = {
-    name: number
-    for number, names in enumerate(
-        [
-            "january jan",
-            "february feb",
-            "march mar",
-            "april apr",
-            "may",
-            "june jun",
-            "july jul",
-            "august aug",
-            "september sep sept",
-            "october oct",
-            "november nov",
-            "december dec",
-        ],
-        start=1,
-    )
-    for name in names.split()
-}
-DAYS = frozenset(
-    [
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "mondays",
-        "tuesdays",
-        "wednesdays",
-        "thursdays",
-        "fridays",
-        "saturdays",
-        "sundays",
-        "today",
-        "tomorrow",
-        "yesterday",
-        "tonight",
-    ]
+MONTHS = _counted(
+    """january=jan february=feb march=mar april=apr may june=jun july=jul august=aug september=sep=sept october=oct
+    november=nov december=dec""",
+    first=1,
 )
 AMBIGUOUS_MONTHS = frozenset({"may", "march", "mar", "sep"})
 """A month only beside a number, or with a capital letter inside a sentence."""
-
-SMALL = {
-    name: value
-    for value, name in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-        ]
+DAYS = frozenset(
+    _listed(
+        """monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays
+        saturdays sundays today tomorrow yesterday tonight"""
     )
-} | {
-    name: 10 * value
-    for value, name in enumerate(
-        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2
-    )
-}
-SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000, "billion": 1_000_000_000, "dozen": 12}
-ORDINALS = {
-    name: value
-    for value, name in enumerate(
-        [
-            "first",
-            "second",
-            "third",
-            "fourth",
-            "fifth",
-            "sixth",
-            "seventh",
-            "eighth",
-            "ninth",
-            "tenth",
-            "eleventh",
-            "twelfth",
-        ],
-        start=1,
-    )
-}
-TIMES = {"noon": 720, "midday": 720, "midnight": 0}
-UNITS = frozenset(
-    [
-        "kg",
-        "g",
-        "mg",
-        "km",
-        "m",
-        "cm",
-        "mm",
-        "lb",
-        "lbs",
-        "oz",
-        "h",
-        "hr",
-        "hrs",
-        "min",
-        "mins",
-        "s",
-        "sec",
-        "secs",
-        "ms",
-        "gb",
-        "mb",
-        "kb",
-        "tb",
-        "x",
-        "px",
-        "pm",
-        "am",
-    ]
 )
+TIMES = {"noon": 720, "midday": 720, "midnight": 0}
+"""Minutes after midnight."""
+
+SMALL = _counted(
+    """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen"""
+) | _counted("twenty thirty forty fifty sixty seventy eighty ninety", first=20, step=10)
+SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000, "billion": 1_000_000_000, "dozen": 12}
+ORDINALS = _counted("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth", first=1)
+UNITS = frozenset(_listed("kg g mg km m cm mm lb lbs oz h hr hrs min mins s sec secs ms gb mb kb tb x px pm am"))
 """What may follow a number's digits without a space."""
 
 _SUFFIXES = ("ations", "ation", "ments", "ment", "ances", "ance", "ings", "ing", "edly", "ed", "ly", "es", "s")
