@@ -104,7 +104,8 @@ def _collapsed(text: str) -> str:
     """Without needless white space (in quotes, and between lines where a comment ends with its line, it is needed) and
     without the semicolons at the end."""
     pieces = _QUOTED.split(text)
-    pieces[::2] = [_SPACE.sub(_one_space if "--" in text else " ", piece) for piece in pieces[::2]]
+    space = _one_space if "--" in text else " "
+    pieces[::2] = [_SPACE.sub(space, piece) for piece in pieces[::2]]
     return "".join(pieces).strip().rstrip("; \n")
 
 
