@@ -13,6 +13,7 @@ Read as `search_syntax` describes, two queries are equivalent when
 A query that is a URL compares as one, and a list of queries as a set.
 """
 
+from itertools import permutations
 from typing import Any
 
 from pydantic import Field
@@ -24,7 +25,7 @@ from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.content import ContentParams, ContentVerifier
 from pivotrl.verifiers.matching import maximum_matching
 from pivotrl.verifiers.search_syntax import Query, parse
-from pivotrl.verifiers.search_words import fold
+from pivotrl.verifiers.search_words import OPPOSED, fold
 
 LONGEST_QUERY = 4000
 """Characters; no search engine takes as many."""
@@ -126,10 +127,14 @@ def _fault(expected: Query, actual: Query, threshold: float, replaced_words: boo
 
 
 def _moved(expected: Query, actual: Query) -> bool:
-    """Whether a link binds, on one side, what the other side has elsewhere."""
+    """Whether a link binds, on one side, what the other side has elsewhere, or binds by an opposed link."""
     for link in expected.links.keys() & actual.links.keys():
         wanted, found = expected.links[link], actual.links[link]
         if wanted.isdisjoint(found) and (found & _bindable(expected) or wanted & _bindable(actual)):
+            return True
+    for link, other in permutations(OPPOSED, 2):
+        wanted = expected.links.get(link, set()) - expected.links.get(other, set())
+        if wanted & actual.links.get(other, set()) - actual.links.get(link, set()):
             return True
     return False
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pivotrl.verifiers import url
-from pivotrl.verifiers.search_words import LINKS, NEGATIONS, OPERATORS, STOP, fold, stem, trim
+from pivotrl.verifiers.search_words import LIMITS, LINKS, NEGATIONS, OPERATORS, STOP, fold, stem, trim
 
 DEEPEST = 16
 """Parentheses within each other that are told apart; deeper ones are passed over."""
@@ -94,7 +94,7 @@ def _elements(text: str, words: "_Words") -> list[Element]:
         elif chunk == "NOT":
             groups.negated = True
         elif chunk != "AND":
-            excluded = chunk[0] == "-" and len(chunk) > 1 and not chunk[1].isspace()
+            excluded = chunk[0] == "-" and chunk[1:2] not in ("", "-")  # `--verbose` is a word
             groups.negated |= excluded
             groups.put(words.read(chunk.lstrip("-+"), groups.negated))
         prefix = ""
@@ -201,6 +201,8 @@ class _Words:
     def _number(self, number: str) -> Element:
         if self._last:
             self._query.links.setdefault("number after " + self._last, set()).add(number)
+        if self._link in LIMITS:
+            number = f"{self._link} {number}"
         self.forget()
         return ("number", number)
 

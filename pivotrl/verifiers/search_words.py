@@ -24,11 +24,15 @@ LINKS = {
     **dict.fromkeys(("under", "below"), "under"),
 }
 """Words that say what the next word is to the rest. They may be left out, but not handed to another word."""
+OPPOSED = ("from", "to", "before", "after", "since", "until", "under", "over")
+"""Those links of which none may take another's place."""
+LIMITS = OPPOSED[2:]
+"""Those that are part of a number: under 1000 is neither 1000 nor over 1000."""
 STOP = frozenset(
     {"a", "an", "the", "and", "or", "is", "are", "was", "were", "be", "been", "am", "do", "does", "did", "can", "could"}
     | {"should", "would", "will", "shall", "must", "have", "has", "had", "i", "me", "my", "we", "our", "you", "your"}
     | {"he", "his", "she", "her", "they", "their", "it", "its", "this", "that", "these", "those", "there", "please"}
-    | {"what", "which"}
+    | {"what", "which", "vs", "versus"}
 )
 """Words that say nothing alone. Who, when, where, why and how are no such words."""
 NEGATIONS = frozenset(

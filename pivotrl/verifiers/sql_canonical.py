@@ -45,15 +45,9 @@ class _Scope:
     tables: dict[str, str] = field(default_factory=dict)
     """Common table expressions by name, with those of outer queries."""
     bare: bool = False
-    """Whether a column without a qualifier can only be of this query's one source."""
+    """Whether the query reads one source, so that its columns need no qualifier (SQL looks for them there first)."""
     results: set[str] = field(default_factory=set)
     """Names that the query gives to its results: without a qualifier, ORDER BY and GROUP BY mean them."""
-
-    def sees_sources(self) -> bool:
-        scope: _Scope | None = self
-        while scope is not None and not scope.sources:
-            scope = scope.outer
-        return scope is not None
 
 
 def canonical(statement: exp.Expr, any_case: bool) -> Form:
@@ -120,7 +114,7 @@ class _Canonical:
         aliases = [item for item in node.expressions if isinstance(item, exp.Alias) and not self._is_own_name(item)]
         scope.results = {self.name(item.args["alias"]) for item in aliases}
         joined = any(isinstance(item, exp.Table) and item.args.get("joins") for item in found)
-        scope.bare = len(found) == 1 and not joined and not outer.sees_sources()
+        scope.bare = len(found) == 1 and not joined
         return scope
 
     def _identifier(self, node: exp.Identifier, scope: _Scope) -> Form:

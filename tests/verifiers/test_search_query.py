@@ -37,6 +37,10 @@ SAME = [
     ("python asyncio gather exceptions", "python asyncio gather exceptions example"),
     ("https://example.org/a?b=1&a=2", "http://www.example.org/a?a=2&b=1"),
     ("the who", "The Who"),
+    ("cats vs dogs", "dogs versus cats"),
+    ("laptops below 1000", "laptop under 1000"),
+    ("movies in 1990", "1990 movies"),
+    ("git commit --amend", "git commit amend"),
     ("\u6771\u4eac \u5929\u6c17", "\u5929\u6c17 \u6771\u4eac"),
 ]
 OTHER = [
@@ -47,6 +51,10 @@ OTHER = [
     ("population of france 2023", "population of france"),
     ("flights from paris to london", "flights from london to paris"),
     ("convert usd to eur", "convert eur to usd"),
+    ("laptop under 1000", "laptop over 1000"),
+    ("laptop under 1000", "laptop 1000"),
+    ("movies before christmas", "movies after christmas"),
+    ("flights to oslo", "flights from oslo"),
     ("history of art", "art of history"),
     ("python 3 django 4", "python 4 django 3"),
     ("foods with gluten", "foods without gluten"),

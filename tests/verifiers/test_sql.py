@@ -41,6 +41,7 @@ SAME = [
         "select * from t where exists (select 1 from s where s.i = t.i) and a = 1",
         "select * from t k where a = 1 and exists (select 1 from s m where m.i = k.i)",
     ),
+    ("select * from a where x in (select y from b)", "select * from a where x in (select q.y from b q)"),
     ("(select a from t) union select b from s", "select t.a from t union (select b from s)"),
     ("update t set a = 1, b = c where i = 2", "UPDATE t AS u SET a = 1, b = u.c WHERE 2 = u.i"),
     ("delete from t where a = 1 and b = 2", "delete from t where b = 2 and a = 1"),
