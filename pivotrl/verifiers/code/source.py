@@ -12,6 +12,8 @@ LONGEST = 1_000_000
 KEPT = 256
 """Texts whose reading is kept: the samples of a turn share the expert's, and often each other's."""
 LONGEST_KEPT = 20_000
+"""Characters of such a text; of longer ones KEPT_LONG are kept."""
+KEPT_LONG = 12
 
 
 def compare(expected: Any, actual: Any, language: str | None = None) -> Difference | None:
@@ -71,14 +73,15 @@ def _by_outline(expected: str, actual: str, language: str) -> bool:
 
 
 def _reading(text: str, language: str) -> Any:
-    return (_kept_reading if len(text) <= LONGEST_KEPT else _read)(text, language)
+    return (_kept if len(text) <= LONGEST_KEPT else _kept_long)(text, language)
 
 
 def _read(text: str, language: str) -> Any:
     return _READERS.get(language, syntax.tree_of)(text, language)
 
 
-_kept_reading = lru_cache(maxsize=KEPT)(_read)
+_kept = lru_cache(maxsize=KEPT)(_read)
+_kept_long = lru_cache(maxsize=KEPT_LONG)(_read)
 _READERS = {
     "python": lambda text, language: python_tree.tree_of(text),
     "json": lambda text, language: json_text.value_of(text),

@@ -1,0 +1,150 @@
+"""Do two edits of one file have the same effect?"""
+
+from collections.abc import Callable
+from difflib import SequenceMatcher
+
+from pivotrl.trajectories.faults import excerpt
+from pivotrl.verifiers.base import Difference
+from pivotrl.verifiers.code.edits import Edit, apply_edit
+from pivotrl.verifiers.code.languages import language_of
+from pivotrl.verifiers.code.paths import same_path
+from pivotrl.verifiers.code.source import compare, same_words
+
+MOST_LINES = 60
+"""Lines of a changed stretch that is taken apart where its file is not known: finding what is equal inside takes a time
+that may grow as the cube. A longer one is compared whole, as are those after the first MOST_LINES_IN_ALL lines."""
+MOST_LINES_IN_ALL = 1500
+
+_BLIND = ("write", "insert", "lines")
+"""Where lines are counted, or all is written anew, nothing tells what another kind of edit would leave."""
+
+FileText = Callable[[str], str | None]
+"""A path -> the file's text before the turn, where the history shows it."""
+Change = tuple[str, str]
+"""Text that is taken out, and what is put in its place: whole lines, without those that are equal at both ends."""
+
+
+def compare_edits(expected: tuple[Edit, ...], actual: tuple[Edit, ...], file_text: FileText) -> Difference | None:
+    """Why the edits of one call are not those of the other; None where they are. Each file's edit has one of the
+    other's."""
+    if len(expected) != len(actual):
+        return Difference("other_edit", f"{len(actual)} files, expected {len(expected)}")
+    left = list(actual)
+    for wanted in expected:
+        found = next((edit for edit in left if same_path(wanted.path, edit.path)), None)
+        if found is None:
+            return Difference("other_target", f"{excerpt(left[0].path)}, expected {excerpt(wanted.path)}")
+        left.remove(found)
+        if (difference := _compare_edit(wanted, found, file_text)) is not None:
+            return difference
+    return None
+
+
+def _compare_edit(expected: Edit, actual: Edit, file_text: FileText) -> Difference | None:
+    if expected == actual:
+        return None
+    ends = ("delete", "undo")
+    if (expected.kind in ends or actual.kind in ends) and expected.kind != actual.kind:
+        return Difference("other_edit", f"{actual.kind}, expected {expected.kind}")
+    if bool(expected.moved_to) != bool(actual.moved_to) or (
+        expected.moved_to and not same_path(expected.moved_to, actual.moved_to)
+    ):
+        return Difference("other_target", f"moved to {excerpt(actual.moved_to)}, expected {excerpt(expected.moved_to)}")
+    if expected.kind in ends:
+        return None
+    language = language_of(expected.moved_to or expected.path)
+    before = file_text(expected.path) if expected.path else None
+    if before is not None:
+        wanted = apply_edit(before, expected)
+        if isinstance(wanted, str):
+            found = apply_edit(before, actual)
+            return (
+                found if isinstance(found, Difference) else _compare_change((before, wanted), (before, found), language)
+            )
+    return _compare_unknown(expected, actual, language)
+
+
+def _compare_change(expected: Change, found: str, language: str | None) -> Difference | None:
+    """What the expert's change leaves, and what another change of the same text leaves. Where the expert changes
+    nothing but comments or formatting, words are compared, so that doing nothing is not the same."""
+    before, wanted = expected
+    if wanted == found:
+        return None
+    if compare(before, wanted, language) is None:
+        only_space = same_words(before, wanted)
+        equal = wanted.strip() == found.strip() if only_space else same_words(wanted, found)
+        return (
+            None if equal else Difference("other_edit", "the expert's changes comments or formatting only, otherwise")
+        )
+    difference = compare(wanted, found, language)
+    if difference is None or difference.reason == "too_long":
+        return difference
+    return Difference("other_edit", "it changes nothing" if found == before else "the text would read otherwise")
+
+
+def _compare_unknown(expected: Edit, actual: Edit, language: str | None) -> Difference | None:
+    """What stands in the file is not known, but for what the expert's edit says of it."""
+    if expected.kind in _BLIND or actual.kind in _BLIND:
+        if expected.kind != actual.kind or (expected.first, expected.last) != (actual.first, actual.last):
+            found = f"{actual.kind} at line {actual.first}"
+            return Difference("other_edit", f"{found}, expected {expected.kind} at line {expected.first}")
+        return _compare_change(("", expected.text), actual.text, language)
+    everywhere, known = _everywhere(expected), _known_block(expected)
+    if everywhere != _everywhere(actual) and not (known and all(known[0] == part.old for part in actual.replacements)):
+        return Difference("other_edit", "one of them replaces every occurrence")
+    if known is not None and not everywhere:
+        found = apply_edit(known[0], actual)
+        if isinstance(found, str):
+            return _compare_change(known, found, language)
+    return _compare_changes(_changes(expected), _changes(actual), language)
+
+
+def _everywhere(edit: Edit) -> bool:
+    return any(part.every for part in edit.replacements)
+
+
+def _known_block(edit: Edit) -> Change | None:
+    """The one stretch that the expert's edit replaces, before and after: another edit inside of it can be tried."""
+    blocks = _blocks(edit)
+    return blocks[0] if len(blocks) == 1 and blocks[0][0] else None
+
+
+def _blocks(edit: Edit) -> list[Change]:
+    if edit.kind == "replace":
+        return [(part.old, part.new) for part in edit.replacements]
+    return [("\n".join(hunk.old), "\n".join(hunk.new)) for hunk in edit.hunks]
+
+
+def _changes(edit: Edit) -> list[Change]:
+    """The edit's smallest stretches, in order."""
+    changes: list[Change] = []
+    left = MOST_LINES_IN_ALL
+    for old_text, new_text in _blocks(edit):
+        old, new = _without_equal_ends(old_text.split("\n"), new_text.split("\n"))
+        left -= max(len(old), len(new))
+        if max(len(old), len(new)) > MOST_LINES or left < 0:
+            changes.append(("\n".join(old), "\n".join(new)))
+            continue
+        codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        changes += [("\n".join(old[a:b]), "\n".join(new[c:d])) for tag, a, b, c, d in codes if tag != "equal"]
+    return changes
+
+
+def _without_equal_ends(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
+    shorter = min(len(old), len(new))
+    start = next((index for index in range(shorter) if old[index] != new[index]), shorter)
+    end = next((index for index in range(shorter - start) if old[-1 - index] != new[-1 - index]), shorter - start)
+    return old[start : len(old) - end], new[start : len(new) - end]
+
+
+def _compare_changes(expected: list[Change], actual: list[Change], language: str | None) -> Difference | None:
+    """What is taken out must be the expert's text, or the edit would not apply; white space at the ends aside, where an
+    edit may begin inside a line."""
+    if len(expected) != len(actual):
+        return Difference("other_edit", f"{len(actual)} changes, expected {len(expected)}")
+    for (old, new), (actual_old, actual_new) in zip(expected, actual):
+        if old.strip() != actual_old.strip():
+            return Difference("other_edit", f"replaces {excerpt(actual_old)}, expected {excerpt(old)}")
+        if (difference := _compare_change((old, new), actual_new, language)) is not None:
+            return difference
+    return None

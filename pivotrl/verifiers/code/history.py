@@ -1,0 +1,162 @@
+"""What a file reads just before a turn, where the history shows it whole. What is uncertain is not known."""
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from posixpath import basename
+from typing import Any
+
+from pivotrl.trajectories.records import Message
+from pivotrl.verifiers.base import Difference
+from pivotrl.verifiers.code.edits import apply_edit
+from pivotrl.verifiers.code.paths import may_be_same, same_path
+from pivotrl.verifiers.code.reads import Read, read_in_shell, read_of
+from pivotrl.verifiers.code.shapes import pick, read_edits
+from pivotrl.verifiers.code.views import numbered_file, plain_file, was_made, window_file
+from pivotrl.verifiers.tool_categories import category
+
+MOST_MESSAGES = 600
+"""Messages, from the last one back, that are looked at."""
+MOST_CHARACTERS = 4_000_000
+"""Characters of those messages."""
+MOST_CALLS = 64
+"""Calls of one message."""
+KEPT = 16
+"""Histories whose files are remembered: the samples of a turn share one."""
+SHORTEST_CUT = 2000
+"""Lines after which a reading tool may have stopped by itself."""
+
+_HARMLESS = ("read", "search", "think", "finish", "planning")
+COMMANDS = ("command", "cmd", "script", "code")
+
+_ANY_FILE = re.compile(
+    r"\bgit\s+(?:-\S+\s+)*(?:checkout|restore|reset|stash|apply|am|merge|rebase|pull|revert|cherry-pick|clean|switch)\b|"
+    r"\b(?:patch|black|isort|autopep8|yapf|prettier|gofmt|rustfmt|2to3|xargs)\b|\bruff\s+format|--fix\b|\bcargo\s+f|"
+    r"-exec|-delete|\bclang-format"
+)
+"""Commands that may change any file."""
+_THIS_FILE = re.compile(
+    r"(?<![0-9&])>(?!&)|\b(?:tee|mv|cp|rm|dd|truncate|ln|ed|ex|vi|vim|nano|install|unlink|rsync|touch)\b|"
+    r"\b(?:sed|perl|ruby)\b[^\n]{0,200}\s-\w{0,10}i|write|open\("
+)
+"""What in a command that names a file may change it."""
+
+_kept: OrderedDict[int, tuple[list[Message], int, dict[str, str | None]]] = OrderedDict()
+
+
+def file_text(messages: list[Message], path: str) -> str | None:
+    """The text of the file at `path`; None where the history does not show it whole and up to date.
+
+    Known is what a call wrote or created, what a tool showed from the first line to the last, and what edits made of it
+    that the tool did not refuse. A shell command that may have changed the file ends it.
+    """
+    kept = _kept.get(id(messages))
+    if kept is None or kept[0] is not messages or kept[1] != len(messages):
+        kept = _kept[id(messages)] = (messages, len(messages), {})
+        while len(_kept) > KEPT:
+            _kept.popitem(last=False)
+    if path not in kept[2]:
+        if len(kept[2]) >= KEPT:
+            kept[2].clear()
+        kept[2][path] = _follow(messages, path)
+    return kept[2][path]
+
+
+def _follow(messages: list[Message], path: str) -> str | None:
+    text: str | None = None
+    name = basename(path.rstrip("/"))
+    for tool, arguments, answer in _calls(messages):
+        window = window_file(answer) if "[File: " in answer[:20_000] else None
+        if window and same_path(path, window[0]):
+            text = window[1]
+        elif name in arguments or tool == "edit" or "*" in arguments or _ANY_FILE.search(arguments):
+            text = _after(text, path, name, tool, arguments, answer)
+    return text
+
+
+def _after(text: str | None, path: str, name: str, tool: str, arguments: str, answer: str) -> str | None:
+    """The file's text after one call, from that before it."""
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    edits = read_edits(tool, values)
+    if isinstance(edits, tuple):
+        for edit in edits:
+            if edit.path and not may_be_same(path, edit.path) and not may_be_same(path, edit.moved_to):
+                continue
+            made = was_made(answer)
+            if made is False:
+                continue
+            plain = made and edit.path and same_path(path, edit.path) and edit.kind != "delete" and not edit.moved_to
+            after = apply_edit(text, edit) if plain else None
+            text = after if isinstance(after, str) else None
+        return text
+    command = pick(values, COMMANDS)
+    read = read_of(tool, values) or read_in_shell(command)
+    if isinstance(read, Read):
+        return _shown(read, answer, tool) or text if same_path(path, read.path) else text
+    if isinstance(edits, Difference) or isinstance(read, Difference) or category(tool) in _HARMLESS:
+        return text
+    if isinstance(command, str):
+        named = name in command or "*" in command or "find" in command
+        return None if _ANY_FILE.search(command) or (named and _THIS_FILE.search(command)) else text
+    return None
+
+
+def _shown(read: Read, answer: str, tool: str) -> str | None:
+    if (read.first, read.last) != (1, None):
+        return None
+    shown = numbered_file(answer)
+    if shown is None and read_of(tool, {"path": read.path}) is None:
+        shown = plain_file(answer)
+    return None if shown is None or shown.count("\n") + 1 == SHORTEST_CUT else shown
+
+
+def _calls(messages: list[Message]) -> Iterator[tuple[str, str, str]]:
+    """(tool, arguments as JSON text, answer) of the history's calls in order; a call without an answer has an empty
+    one. Where the whole is too long, its beginning is left out."""
+    left = MOST_CHARACTERS
+    first = len(messages)
+    for message in reversed(messages[-MOST_MESSAGES:]):
+        left -= len(_content(message)) + sum(len(call[1]) for call in _calls_of(message))
+        if left < 0:
+            break
+        first -= 1
+    answers: dict[Any, list[str]] = {}
+    shown = messages[first:]
+    for index, message in enumerate(shown):
+        calls = _calls_of(message)
+        if not calls:
+            continue
+        answers = {}
+        loose: list[str] = []
+        for answer in shown[index + 1 :]:
+            if not isinstance(answer, dict) or answer.get("role") != "tool":
+                break
+            identity = answer.get("tool_call_id")
+            (answers.setdefault(identity, []) if isinstance(identity, str) else loose).append(_content(answer))
+        for name, arguments, identity in calls:
+            own = answers.get(identity) or loose
+            yield name, arguments, own.pop(0) if own else ""
+
+
+def _content(message: Any) -> str:
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, str) else ""
+
+
+def _calls_of(message: Any) -> list[tuple[str, str, Any]]:
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    result: list[tuple[str, str, Any]] = []
+    for call in calls[:MOST_CALLS] if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(function.get("name"), str):
+            arguments = function.get("arguments")
+            identity = call.get("id")
+            text = arguments if isinstance(arguments, str) else ""
+            result.append((function["name"], text, identity if isinstance(identity, str) else None))
+    return result
