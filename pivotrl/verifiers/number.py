@@ -31,7 +31,7 @@ class Number(NamedTuple):
 
 # A sign counts where no word or number ends in front of it; digits in groups of three, or as they come.
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+\u2212]?[$\u20ac\u00a3\u00a5]?\s?"
+    r"(?<![\w.])(?=[-+\u2212]?[$\u20ac\u00a3\u00a5]?\s?\.?\d)[-+\u2212]?[$\u20ac\u00a3\u00a5]?\s?"
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,400})?(?:\.\d{1,400})?(?:[eE][-+]?\d{1,4})?(?:\s?(?:%|\\%|percent\b))?"
 )
 _FRACTION = re.compile(r"([-+]?\d{1,15})\s?/\s?(\d{1,15})")

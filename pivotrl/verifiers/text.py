@@ -8,6 +8,7 @@ from pydantic import Field
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.content import ContentParams, ContentVerifier
+from pivotrl.verifiers.json_value import compare as compare_json
 from pivotrl.verifiers.robust.free_text import compare_text
 from pivotrl.verifiers.robust.similarity import DEFAULT_THRESHOLD, text_similarity
 
@@ -15,8 +16,17 @@ __all__ = ["TextVerifier", "compare", "text_similarity"]
 
 
 def compare(expected: Any, actual: Any) -> Difference | None:
-    """Why two texts do not say the same; None where they do. Symmetric. Reasons: see `compare_text`."""
-    return compare_text(expected, actual)
+    """Why two texts do not say the same; None where they do. Symmetric. Reasons: see `compare_text`.
+
+    An expert's value that is no text is compared as JSON.
+    """
+    return _compare(expected, actual, DEFAULT_THRESHOLD)
+
+
+def _compare(expected: Any, actual: Any, threshold: float) -> Difference | None:
+    if not isinstance(expected, str):
+        return compare_json(expected, actual)
+    return compare_text(expected, actual, threshold)
 
 
 class TextParams(ContentParams):
@@ -44,4 +54,4 @@ class TextVerifier(ContentVerifier):
     )
 
     def compare(self, expected: Any, actual: Any, settings: TextParams, attempt: Attempt) -> Difference | None:
-        return compare_text(expected, actual, settings.threshold)
+        return _compare(expected, actual, settings.threshold)

@@ -347,24 +347,18 @@ JSON = st.recursive(
     max_leaves=12,
 )
 ARGUMENTS = st.dictionaries(st.text(max_size=5), JSON, max_size=5)
+PLAIN = [
+    {},
+    STRING,
+    NUMBER,
+    INTEGER,
+    {"type": "boolean"},
+    {"type": "string", "format": "date-time"},
+    {"enum": ["a", 1]},
+]
+PLAIN += [{"type": ["string", "null"]}, {"type": "string", "format": "uri"}, {"default": 0}, {"$ref": "#/properties/a"}]
 SCHEMAS = st.recursive(
-    st.sampled_from(
-        [
-            {},
-            STRING,
-            NUMBER,
-            INTEGER,
-            {"type": "boolean"},
-            {"type": "string", "format": "date-time"},
-            {"enum": ["a", 1]},
-        ]
-        + [
-            {"type": ["string", "null"]},
-            {"type": "string", "format": "uri"},
-            {"default": 0},
-            {"$ref": "#/properties/a"},
-        ]
-    ),
+    st.sampled_from(PLAIN),
     lambda inner: st.one_of(
         st.builds(lambda x: {"type": "array", "items": x, "uniqueItems": True}, inner),
         st.builds(lambda x: {"anyOf": [x, {"type": "null"}]}, inner),

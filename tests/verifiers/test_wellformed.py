@@ -84,7 +84,7 @@ def test_thoughts(text, thinking, says):
             1,
         ),
         (
-            '<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">{}</parameter>\n</invoke>\n</minimax:tool_call>',
+            '<minimax:tool_call><invoke name="f"><parameter name="a">{}</parameter></invoke>\n</minimax:tool_call>',
             1,
         ),
         ('<|action_start|><|plugin|>{"name": "f", "parameters": {}}<|action_end|>', 1),
@@ -224,20 +224,10 @@ def test_hostile_text_is_judged_soon(case):
     assert time.perf_counter() - start < 4
 
 
-PIECES = st.sampled_from(
-    [
-        "<tool_call>",
-        "</tool_call>",
-        "<think>",
-        "</think>",
-        "<function=f>",
-        "</function>",
-        "<parameter=a>",
-        "</parameter>",
-    ]
-    + ["[TOOL_CALLS]", "{", "}", '"', '{"a": 1}', " ", "\n", "x", "<|tool_call_begin|>", "<|tool_call_end|>", "<", ">"]
-    + ["<arg_key>", "</arg_key>", "<|im_end|>", ONE, CODER]
-)
+TAGS = ["<tool_call>", "</tool_call>", "<think>", "</think>", "<function=f>", "</function>", "<parameter=a>"]
+TAGS += ["</parameter>", "[TOOL_CALLS]", "<|tool_call_begin|>", "<|tool_call_end|>", "<arg_key>", "</arg_key>"]
+TAGS += ["{", "}", '"', '{"a": 1}', " ", "\n", "x", "<", ">", "<|im_end|>", ONE, CODER]
+PIECES = st.sampled_from(TAGS)
 
 
 @settings(max_examples=200, deadline=None)

@@ -19,27 +19,23 @@ CompareArguments = Callable[[str, dict[str, Any], Any], Difference | None]
 def compare_calls(expected: list[dict], actual: list[dict], compare: CompareArguments) -> tuple[int, Difference | None]:
     """How many calls can be matched one to one, and why the first expected call that is not matched has none.
 
-    The reason is that of the nearest miss: the first call of the right tool. None where all expected calls are
-    matched.
+    The reason is that of the nearest miss among the calls that are left over: the first one of the right tool. None
+    where all expected calls are matched.
     """
     actual = actual[:MOST_CALLS]
     parsed = [parse_arguments(call.get("arguments")) for call in actual]
-    candidates: list[list[int]] = []
-    misses: list[Difference] = []
-    for wanted in expected[:MOST_CALLS]:
-        found = [_difference(wanted, call, arguments, compare) for call, arguments in zip(actual, parsed)]
-        candidates.append([index for index, difference in enumerate(found) if difference is None])
-        faults = [difference for difference in found if difference is not None]
-        misses.append(next((fault for fault in faults if fault.reason != "other_tool"), (faults or [_NONE])[0]))
-    pairs = maximum_matching(candidates)
+    table = [
+        [_difference(wanted, call, arguments, compare) for call, arguments in zip(actual, parsed)]
+        for wanted in expected[:MOST_CALLS]
+    ]
+    pairs = maximum_matching([[index for index, difference in enumerate(row) if difference is None] for row in table])
     if len(pairs) == len(expected):
         return len(pairs), None
-    unmatched = next(index for index in range(len(expected)) if index not in pairs)
-    taken = unmatched >= len(candidates) or candidates[unmatched]
-    return len(pairs), _NONE if taken else misses[unmatched]
-
-
-_NONE = Difference("number_of_calls")
+    taken = set(pairs.values())
+    row = next((row for index, row in enumerate(table) if index not in pairs), [])
+    misses = [difference for index, difference in enumerate(row) if difference is not None and index not in taken]
+    near = next((miss for miss in misses if miss.reason != "other_tool"), None)
+    return len(pairs), near or (misses[0] if misses else Difference("number_of_calls"))
 
 
 def _difference(wanted: dict, call: dict, arguments: Any, compare: CompareArguments) -> Difference | None:
