@@ -6,6 +6,7 @@ as text; a `cd` in front and the paths below it; environment prefixes; the delim
 tools, no aliases, no symbolic links on the way, a leading `cd` that succeeds).
 """
 
+import shlex
 from functools import lru_cache
 from typing import Any
 
@@ -22,13 +23,14 @@ def compare(expected: Any, actual: Any, *, cwd: str | None = None, persistent: b
     """Why `actual` is not the command `expected`; None where it is.
 
     Args:
-        expected: the expert's command.
-        actual: the model's, untrusted; any value.
+        expected: the expert's command: text, or a list of a program and its arguments (`["bash", "-lc", "ls"]`).
+        actual: the model's, untrusted; any value. What is neither is never equal.
         cwd: the directory that both run in, where it is known.
         persistent: later commands run in the same shell, so that a leading `cd` matters by itself.
     """
+    expected, actual = _as_text(expected), _as_text(actual)
     if not isinstance(actual, str) or not isinstance(expected, str):
-        return None if type(actual) is type(expected) and actual == expected else Difference("other_type")
+        return Difference("other_type", f"expected {excerpt(expected)}, found {excerpt(actual)}")
     if expected == actual:
         return None
     if len(actual) > LONGEST_COMMAND or len(expected) > LONGEST_COMMAND:
@@ -40,6 +42,13 @@ def compare(expected: Any, actual: Any, *, cwd: str | None = None, persistent: b
             return None
         return found if isinstance(found, Difference) else Difference("not_parsed", "the expert's: not the same text")
     return None if wanted == found else explain(wanted, found)
+
+
+def _as_text(command: Any) -> Any:
+    """A list of a program and its arguments as a command; anything else as it is."""
+    if isinstance(command, list) and len(command) < LONGEST_COMMAND and all(isinstance(word, str) for word in command):
+        return " ".join(map(shlex.quote, command))
+    return command
 
 
 def canonical(command: str, *, cwd: str | None = None, persistent: bool = False) -> Script | Difference:

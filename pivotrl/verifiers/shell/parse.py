@@ -12,9 +12,17 @@ from pivotrl.verifiers.shell.heredocs import HereDocument, extract
 
 LONGEST_COMMAND = 20_000
 """Characters of a command that is parsed; a longer one is only ever equal to itself."""
+LONGEST_SCRIPT = 8_000
+"""Bytes of a command without its here-documents, beyond which it counts as not parsed."""
 MOST_REPEATED = 1_500
-"""Times that one of the characters `|`, `(`, `[`, `{`, `<`, "`" may occur: the parser's time grows with their square
-where the text is no shell."""
+"""Times that one of the characters `|`, `(`, `[`, `{`, `<`, "`" may occur outside here-documents: the parser's time
+grows with their square where the text is no shell."""
+_CHUNK, MOST_READS = 4096, 64
+"""The parser reads the text in pieces of so many bytes, and so often. The scripts of a Linux system need 16 readings
+at most; text that is no shell makes it read the rest anew at each token."""
+MOST_STEPS = 0.1
+"""Reports of progress (one in 100 steps of the parser) a byte of text, beyond the first 100. The same scripts need 0.01,
+and commands of one letter 0.05."""
 
 _ODD = re.compile(r"[^\n\t\x20-\x7e\u00a1-\u1fff\u2010-\u2027\u2030-\u205e\u2070-\u2fff\u3001-\ud7ff\uf900-\ufefe]")
 """Control characters, carriage returns, lone surrogates, and white space that the shell takes for letters: the parser
@@ -35,7 +43,30 @@ def parse(text: str) -> tuple[Node, bytes, list[HereDocument]]:
     if any(plain.count(character) > MOST_REPEATED for character in "|([{<`"):
         raise Unparsed("too many brackets")
     source = plain.encode()
-    root = tree_sitter.Parser(_language()).parse(source).root_node
-    if root.has_error:
+    if len(source) > LONGEST_SCRIPT:
+        raise Unparsed(f"more than {LONGEST_SCRIPT} bytes outside here-documents")
+    root = _root(source)
+    if root is None or root.has_error:
         raise Unparsed("not a whole command of the shell")
     return root, source, documents
+
+
+def _root(source: bytes) -> Node | None:
+    """The tree's root; None where the parser was stopped. What stops it are counts, so that equal texts fare alike."""
+    reads, steps = 0, 0
+
+    def read(offset: int, _: object) -> bytes:
+        nonlocal reads
+        reads += 1
+        return source[offset : offset + _CHUNK] if reads <= MOST_READS else b""
+
+    def stop(_: int, __: bool) -> bool:
+        nonlocal steps
+        steps += 1
+        return reads > MOST_READS or steps > 100 + MOST_STEPS * len(source)
+
+    try:
+        tree = tree_sitter.Parser(_language()).parse(read, progress_callback=stop)
+    except ValueError:  # it was stopped
+        return None
+    return tree.root_node if reads <= MOST_READS else None

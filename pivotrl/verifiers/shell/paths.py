@@ -8,6 +8,8 @@ from typing import Any
 
 from pivotrl.verifiers.shell.forms import Word, has_active, join
 
+LONGEST_PATH = 1000
+"""Characters of a directory that is followed through `cd`s."""
 _OPENS_UNKNOWN = frozenset(("$", "${", "$(", "$((", "`", "raw", "<("))
 
 

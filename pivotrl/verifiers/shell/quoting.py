@@ -1,6 +1,7 @@
 """Quotes and escapes taken away: the text between the expansions of a word, as parts of a canonical word."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from pivotrl.verifiers.shell.forms import Unparsed, Word, join
@@ -58,6 +59,8 @@ class Marks(list[Any]):
                 inactive += "[]"
             if not self._has_braces():
                 inactive += "{},"
+            elif any(part[0] == "$" and after == ("{",) for part, after in pairwise(self)):
+                raise Unparsed("$a{b,c}")  # braces come first: $ab $ac
         return join(tuple(part[0] if len(part) == 1 and part[0] in inactive else part for part in self))
 
     def _has_braces(self) -> bool:

@@ -7,7 +7,7 @@ from tree_sitter import Node
 from pivotrl.verifiers.shell.flatten import Stage, flatten
 from pivotrl.verifiers.shell.forms import DEEPEST, Command, Compound, Redirect, Script, Unparsed, Word, names
 from pivotrl.verifiers.shell.heredocs import HereDocument
-from pivotrl.verifiers.shell.paths import Scope, depends_on_directory, resolve
+from pivotrl.verifiers.shell.paths import LONGEST_PATH, Scope, depends_on_directory, resolve
 from pivotrl.verifiers.shell.redirects import file_redirect, here_string, ordered
 from pivotrl.verifiers.shell.simple import simple_command
 from pivotrl.verifiers.shell.words import WORDS, WordReader
@@ -139,7 +139,7 @@ class ScriptReader:
 
     def _command(self, stage: Stage, scope: Scope, depth: int) -> Command:
         environment, words, redirect_nodes = [], [], []
-        for child in self._words.children(stage.node):
+        for child in self._words.children(stage.node, one_line=True):
             kind = child.type
             if kind == "variable_assignment":
                 environment.append(self._assignment(child, scope, depth))
@@ -234,13 +234,16 @@ class ScriptReader:
         if isinstance(stage, str) or stage.redirects or stage.node is None:
             return None
         node = stage.node
-        if node.type != "command" or len(node.children) != 2 or node.children[0].text != b"cd":
+        if node.type != "command" or node.child_count != 2:
             return None
-        target = self._words.word(node.children[1], scope, depth)
+        name, argument = node.children
+        if self._words.text(name.start_byte, name.end_byte) != "cd":
+            return None
+        target = self._words.word(argument, scope, depth)
         if not isinstance(target, str) or target == "-" or target.startswith("~"):
             return None
         path, depends = resolve(target, scope)
-        return None if depends or not isinstance(path, str) or not path else path
+        return None if depends or not isinstance(path, str) or not 0 < len(path) <= LONGEST_PATH else path
 
     def _may_move(self, node: Node | None) -> bool:
         """Whether a command that changes the directory may stand somewhere in it; true now and then where none does."""

@@ -17,9 +17,9 @@ EXPANSIONS = frozenset(
 WORDS = EXPANSIONS | frozenset(
     ("word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "brace_expression", "array")
 )
+_SHELL_WORDS = WORDS | {"command_name"}
 _PLAIN_NAME = re.compile(r"\$\{(\w+|[@*#?$!-])\}")
 _LITERAL = re.compile(r"[A-Za-z0-9_./=+:@%^-]+")
-_SPACE = re.compile(r"(?:[ \t\n]|\\\n)*")
 
 ReadScript = Callable[[list[Node], Scope, int], Script]
 """Reads the statements of a substitution: `syntax.read_script`, handed in, as the two need each other."""
@@ -44,21 +44,41 @@ class WordReader:
 
     def here_document(self, node: Node) -> HereDocument | None:
         """The here-document that a redirection's target stands for; None where it is a file."""
-        found = MARK.fullmatch(node.text.decode("utf-8", "surrogateescape")) if self._documents else None
+        if not self._documents:
+            return None
+        found = MARK.fullmatch(self._source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape"))
         return self._documents[int(found[1])] if found else None
 
-    def children(self, node: Node) -> list[Node]:
-        """The children, once it is sure that only white space stands between them. Raises Unparsed."""
+    def children(self, node: Node, one_line: bool = False) -> list[Node]:
+        """The children, once it is sure that white space stands between them, and nothing else.
+
+        The grammar passes over some of what it does not know, and takes a line's continuation for white space where
+        the shell joins words. Raises Unparsed.
+
+        Args:
+            one_line: the words of a simple command, which no line end parts; two without white space between them
+                are one.
+        """
         children = node.children
-        end = node.start_byte
+        end, before = node.start_byte, None
         for child in children:
             start = child.start_byte
-            if start != end and not _SPACE.fullmatch(self.text(end, start)):
-                raise Unparsed("text that the parser passed over")
-            end = child.end_byte
-        if end != node.end_byte and children and not _SPACE.fullmatch(self.text(end, node.end_byte)):
-            raise Unparsed("text that the parser passed over")
+            if start != end:
+                self._check_gap(end, start, one_line)
+            elif one_line and before in _SHELL_WORDS and child.type in _SHELL_WORDS:
+                raise Unparsed("a word that the parser cut")
+            end, before = child.end_byte, child.type
+        if end != node.end_byte and children:
+            self._check_gap(end, node.end_byte, one_line)
         return children
+
+    def _check_gap(self, start: int, end: int, one_line: bool) -> None:
+        gap = self._source[start:end]
+        if gap == b" ":
+            return
+        plain = gap.replace(b"\\\n", b"")
+        if not plain or plain.strip(b" \t" if one_line else b" \t\n"):
+            raise Unparsed("text that the parser passed over")
 
     def word(self, node: Node, scope: Scope, depth: int, split: bool = True) -> Word:
         """The canonical word.
@@ -120,6 +140,8 @@ class WordReader:
             return ("$((", text, quoted)
         if text.startswith("`") and "\\" in text:
             return ("`", text, quoted)
+        if not text.startswith(("$(", "`", "<(", ">(")):
+            raise Unparsed("a substitution")
         inner = self.children(node)[1:-1]
         opens = "<(" if kind == "process_substitution" else "$("
         direction = text[0] if opens == "<(" else ""

@@ -30,7 +30,7 @@ SAME = [
     ("echo '{}'", "echo {}"),
     ("echo a,b", "echo 'a,b'"),
     (r"echo \$HOME", "echo '$HOME'"),
-    ('foo "bar" \'baz\'', "foo bar baz"),
+    ("foo \"bar\" 'baz'", "foo bar baz"),
     ("ls 'x'*", 'ls "x"*'),
     # options
     ("ls -la", "ls -l -a"),
