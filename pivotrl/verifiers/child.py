@@ -36,7 +36,7 @@ class Child:
         self.since = 0.0
         """When it last answered, or got something to do; `time.monotonic()`."""
         self._seconds = seconds
-        self._out: deque[memoryview] = deque()
+        self._out = bytearray()
         self._in = bytearray()
         self._queued = self._written = 0
         self._ends: deque[int] = deque()
@@ -93,19 +93,17 @@ class Child:
         self._ends.append(self._queued)
 
     def _send(self, line: bytes) -> None:
-        self._out.append(memoryview(line))
+        self._out += line
         self._queued += len(line)
 
     def write(self) -> None:
         """Write what the pipe takes. That the process is gone is for `read` to find."""
         try:
             while self._out:
-                sent = os.write(self.stdin, self._out[0])
+                with memoryview(self._out) as waiting:
+                    sent = os.write(self.stdin, waiting)
+                del self._out[:sent]
                 self._written += sent
-                if sent < len(self._out[0]):
-                    self._out[0] = self._out[0][sent:]
-                else:
-                    self._out.popleft()
         except BlockingIOError:
             return
         except BrokenPipeError:

@@ -55,8 +55,8 @@ def shared_half(attempt: Attempt, params: dict[str, Any] | None) -> tuple[Any, .
 
 
 def same(one: tuple[Any, ...] | None, other: tuple[Any, ...]) -> bool:
-    """Whether two shared halves are the same objects: quick, and true for the samples of a turn."""
-    return one is not None and all(a is b for a, b in zip(one, other))
+    """Whether two shared halves are the same objects, or empty alike: quick, and true for the samples of a turn."""
+    return one is not None and all(a is b or (not a and a == b) for a, b in zip(one, other))
 
 
 def encode_shared(shared: tuple[Any, ...]) -> bytes:

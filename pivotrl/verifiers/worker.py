@@ -98,7 +98,7 @@ def main() -> int:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    source = os.fdopen(os.dup(0), "rb")
+    source = os.fdopen(os.dup(0), "rb", buffering=2**18)
     sink = os.fdopen(os.dup(1), "wb", buffering=0)
     # What a verifier prints goes where errors go, and there is nothing for it to read.
     with open(os.devnull, "rb") as nothing:
