@@ -11,9 +11,10 @@ from functools import cache, lru_cache
 from typing import Any
 
 from pydantic import field_validator
-from sqlglot import exp, parse
+from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect, Dialects
 from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.parser import Parser
 
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.verifiers.attempt import Attempt
@@ -21,14 +22,15 @@ from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.content import ContentParams, ContentVerifier
 from pivotrl.verifiers.sql_canonical import Form, canonical
 
-LONGEST_SQL = 20_000
+LONGEST_SQL = 10_000
 """Characters that are parsed."""
 DEEPEST_SQL = 32
 """Brackets within each other that are parsed, those in quotes counted."""
-DEEPEST_TYPE = 4
-"""Brackets of types within each other (`struct(a union(...))`) that are parsed: sqlglot's time doubles with each."""
+MOST_STEPS = 10
+"""Tokens that the parser may move over, for each token of the text. Real SQL takes less than 2; where sqlglot goes back
+and tries again, inside of what it tries again, its time is exponential."""
 MOST_NODES = 10_000
-"""Nodes of the parsed statements that are compared."""
+"""Nodes of a syntax tree."""
 LONGEST_TEXT = 1_000_000
 """Characters that are compared where nothing is parsed."""
 TRIED = ("", "sqlite", "tsql")
@@ -36,7 +38,6 @@ _ANY_CASE = ("mysql", "sqlite", "tsql")
 """Dialects in which quotes do not give an identifier a case."""
 
 _QUOTED = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)""")
-_BRACKETS = re.compile(r"(?:\b(\w++)\s*+)?([(\[{}\])<>])")
 _SPACE = re.compile(r"\s+")
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it warns of what it cannot parse, once a verdict
@@ -118,11 +119,10 @@ def _statements(text: str, dialect: str) -> tuple[Form, ...] | None:
     if len(text) > LONGEST_SQL or not _is_flat(text) or not _is_clean(text):
         return None
     try:
-        # Without an error level of IMMEDIATE the parser goes on after an error, over whatever follows.
-        trees = [tree for tree in parse(text, read=dialect, error_level=ErrorLevel.IMMEDIATE) if tree is not None]
-        if not _is_comparable(trees):
+        trees = [tree for tree in _parsed(text, dialect) if not isinstance(tree, exp.Semicolon)]
+        if not trees or any(isinstance(node, exp.Command) for tree in trees for node in tree.walk()):
             return None
-        return tuple(canonical(tree, dialect in _ANY_CASE) for tree in trees if not isinstance(tree, exp.Semicolon))
+        return tuple(canonical(tree, dialect in _ANY_CASE) for tree in trees)
     except (SqlglotError, RecursionError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
         return None  # a parser of 30 dialects is not free of faults on text that is none of them
 
@@ -131,43 +131,45 @@ _statements_of_expert = lru_cache(maxsize=1024)(_statements)
 """The K samples of a turn are compared with one text."""
 
 
-def _is_comparable(trees: list[exp.Expr]) -> bool:
-    count = 0
-    for tree in trees:
-        for node in tree.walk():
-            count += 1
-            if count > MOST_NODES or isinstance(node, exp.Command):
-                return False
-    return count > 0
-
-
 def _is_clean(text: str) -> bool:
     """Whether the text is characters: no zero bytes, no half pairs."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _is_flat(text: str) -> bool:
-    """Whether no more brackets are open at once than the caps allow."""
-    opened: list[tuple[str, bool]] = []  # the open brackets, and whether a word before one makes it a type's
-    types = 0
-    for word, bracket in _BRACKETS.findall(text):
-        of_type = word.upper() in _type_words()
-        if bracket in "([{" or (bracket == "<" and of_type):
-            opened.append((bracket, of_type))
-            types += of_type
-        elif opened and bracket != "<" and (bracket == ">") == (opened[-1][0] == "<"):
-            types -= opened.pop()[1]
-        if len(opened) > DEEPEST_SQL or types > DEEPEST_TYPE:
+    """Whether no more brackets are open at once than the cap allows."""
+    depth = 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}" and depth > 0)
+        if depth > DEEPEST_SQL:
             return False
     return True
 
 
+class _TooManySteps(SqlglotError):
+    """Unlike a ParseError, not caught inside the parser."""
+
+
 @cache
-def _type_words() -> frozenset[str]:
-    """Words after which a bracket may hold a type's parts."""
-    words = {"LATERAL", "CONVERT", "TRY_CONVERT"}
-    for dialect in TRIED:
-        kind = Dialect.get_or_raise(dialect)
-        types = kind.parser_class.TYPE_TOKENS
-        words |= {word for word, token in kind.tokenizer_class.KEYWORDS.items() if token in types}
-    return frozenset(words)
+def _parser_of(dialect: str) -> type[Parser]:
+    """The dialect's parser, with a limit on its steps."""
+
+    class Bounded(Dialect.get_or_raise(dialect).parser_class):  # type: ignore[misc]
+        steps_left = 0
+
+        def _advance(self, times: int = 1) -> None:
+            self.steps_left -= 1
+            if self.steps_left < 0:
+                raise _TooManySteps
+            super()._advance(times)
+
+    return Bounded
+
+
+def _parsed(text: str, dialect: str) -> list[exp.Expr]:
+    kind = Dialect.get_or_raise(dialect)
+    tokens = kind.tokenize(text)
+    # Without an error level of IMMEDIATE the parser goes on after an error, over whatever follows.
+    parser = _parser_of(dialect)(dialect=kind, error_level=ErrorLevel.IMMEDIATE, max_nodes=MOST_NODES)
+    parser.steps_left = MOST_STEPS * len(tokens) + 100
+    return [tree for tree in parser.parse(tokens, text) if tree is not None]

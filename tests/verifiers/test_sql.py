@@ -183,6 +183,7 @@ def test_hostile_sql_is_judged_soon():
     units = ["(", "f(", "a in (", "case when ", "not ", "- ", "a.", "[1]", "::int", "1+", "a=1 and ", "a,", "/*", "{"]
     units += [" union select 1", " join b on 1=1", "select ", "with a as (", "interval ", "x -> ", "'", "a between "]
     units += ["union (", "struct(a ", "object(a, ", "struct<a ", "convert(", "lateral (a, "]  # 2^depth for sqlglot
+    units += ["offset (select double precision ", "ilike ( null limit(a, ", "a::int8range join a "]
     for unit in units:
         for length in (25 * len(unit), 6_000):
             start = time.perf_counter()
