@@ -84,7 +84,7 @@ def _after(text: str | None, path: str, name: str, tool: str, arguments: str, an
     if not isinstance(values, dict):
         return None
     edits = read_edits(tool, values)
-    if isinstance(edits, tuple):
+    if edits is not None and not isinstance(edits, Difference):
         for edit in edits:
             if edit.path and not may_be_same(path, edit.path) and not may_be_same(path, edit.moved_to):
                 continue
@@ -96,9 +96,13 @@ def _after(text: str | None, path: str, name: str, tool: str, arguments: str, an
             text = after if isinstance(after, str) else None
         return text
     command = pick(values, COMMANDS)
-    read = read_of(tool, values) or read_in_shell(command)
-    if isinstance(read, Read):
-        return _shown(read, answer, tool) or text if same_path(path, read.path) else text
+    read = read_of(tool, values)
+    printed = read_in_shell(command) if read is None else None
+    look = printed or read
+    if isinstance(look, Read):
+        if (look.first, look.last) != (1, None) or not same_path(path, look.path):
+            return text
+        return _shown(answer, printed is not None) or text
     if isinstance(edits, Difference) or isinstance(read, Difference) or category(tool) in _HARMLESS:
         return text
     if isinstance(command, str):
@@ -107,11 +111,10 @@ def _after(text: str | None, path: str, name: str, tool: str, arguments: str, an
     return None
 
 
-def _shown(read: Read, answer: str, tool: str) -> str | None:
-    if (read.first, read.last) != (1, None):
-        return None
+def _shown(answer: str, plain: bool) -> str | None:
+    """The file that an answer shows with its lines' numbers or, of a shell (`plain`), as it is."""
     shown = numbered_file(answer)
-    if shown is None and read_of(tool, {"path": read.path}) is None:
+    if shown is None and plain:
         shown = plain_file(answer)
     return None if shown is None or shown.count("\n") + 1 == SHORTEST_CUT else shown
 

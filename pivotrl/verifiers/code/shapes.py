@@ -107,6 +107,11 @@ def _create(arguments: Arguments) -> Reading:
 
 
 def _replace(arguments: Arguments, path: str) -> Reading:
+    part = _replacement(arguments)
+    return part if isinstance(part, Difference) else (Edit("replace", path, replacements=(part,)),)
+
+
+def _replacement(arguments: Arguments) -> Replacement | Difference:
     old, new = pick(arguments, OLD), pick(arguments, NEW)
     if not isinstance(old, str):
         return _missing("no text to be replaced")
@@ -114,8 +119,7 @@ def _replace(arguments: Arguments, path: str) -> Reading:
         new = ""
     if not isinstance(new, str):
         return _missing("no new text")
-    every = as_flag(pick(arguments, ("replace_all", "replace-all", "allow_multiple")))
-    return (Edit("replace", path, replacements=(Replacement(old, new, every),)),)
+    return Replacement(old, new, as_flag(pick(arguments, ("replace_all", "replace-all", "allow_multiple"))))
 
 
 def _insert(arguments: Arguments, path: str) -> Reading:
@@ -168,10 +172,10 @@ def _several(arguments: Arguments) -> Reading:
         return None
     replacements: tuple[Replacement, ...] = ()
     for part in parts:
-        read = _replace(part, path) if isinstance(part, dict) else _missing("an edit is no object")
-        if not isinstance(read, tuple):
+        read = _replacement(part) if isinstance(part, dict) else _missing("an edit is no object")
+        if isinstance(read, Difference):
             return read
-        replacements += read[0].replacements
+        replacements += (read,)
     return (Edit("replace", path, replacements=replacements),)
 
 

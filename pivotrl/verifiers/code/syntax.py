@@ -58,7 +58,7 @@ def fits(text: str, language: str) -> bool:
 def tree_of(text: str, language: str) -> tuple[str, ...] | None:
     """The nodes in preorder, flat; None where the text, one that `fits`, parses neither as a file nor as a snippet."""
     for before, after in [("", "")] + ([_FRAMES[language]] if language in _FRAMES else []):
-        source = (before + text + after).encode("utf-8", "surrogatepass")
+        source = (before + text.strip("\n") + "\n" + after).encode("utf-8", "surrogatepass")
         tree = _parser(language).parse(source)
         if tree is not None and not tree.root_node.has_error:
             return (before, *_flatten(tree.root_node, source, language))
