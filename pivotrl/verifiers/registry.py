@@ -89,6 +89,8 @@ def _own_class(name: str) -> type[Verifier]:
         ) from None
     except AttributeError:
         raise ValueError(f"verifier.name: the module {module} has no {attribute!r}") from None
+    except Exception as error:  # the user's module may fail in any way
+        raise ValueError(f"verifier.name: importing {module} fails: {type(error).__name__}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Verifier)):
         raise ValueError(f"verifier.name: {name!r} is not a subclass of pivotrl.verifiers.base.Verifier")
     return found
