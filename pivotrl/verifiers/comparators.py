@@ -8,7 +8,7 @@ from pivotrl.verifiers.robust.values import Compare, compare_arguments
 
 _FUNCTIONS = {
     "text": "text:compare",
-    "number": "number:compare",
+    "number": "number:compare_argument",
     "json": "json_value:compare",
     "shell": "shell.compare:compare",
     "search_query": "search_query:compare",

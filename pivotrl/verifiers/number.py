@@ -71,6 +71,17 @@ def _same(expected: Any, actual: Any) -> Difference | None:
         return Difference("too_long", "nested too deeply to be compared")
 
 
+def compare_argument(
+    expected: Any, actual: Any, relative: float = RELATIVE, absolute: float = ABSOLUTE
+) -> Difference | None:
+    """As `compare`, for an argument of a call: where the expert's value is a number and nothing else, a tool gets no
+    number out of a longer text."""
+    alone = not isinstance(expected, str) or _whole(expected) is not None
+    if alone and isinstance(actual, str) and number_of(expected) is not None and _whole(actual) is None:
+        return Difference("no_number", f"{shown(actual)} is more than a number")
+    return compare(expected, actual, relative, absolute)
+
+
 def number_of(value: Any) -> Number | None:
     """The number that a JSON value is, or that a text gives as its answer; None where there is none."""
     if isinstance(value, bool):
@@ -179,9 +190,15 @@ class NumberVerifier(ContentVerifier):
     ARGUMENTS = ("answer", "value", "number", "result", "amount", "final_answer", "solution")
 
     def compare(self, expected: Any, actual: Any, settings: NumberParams, attempt: Attempt) -> Difference | None:
-        return compare(expected, actual, settings.relative, settings.absolute)
+        judge = compare if attempt.expert["type"] == "message" else compare_argument
+        return judge(expected, actual, settings.relative, settings.absolute)
 
     def argument_of(self, arguments: dict[str, Any], settings: ContentParams) -> str | None:
-        """A usual name, or the only argument."""
-        found = super().argument_of(arguments, settings)
-        return next(iter(arguments)) if found is None and len(arguments) == 1 else found
+        """A usual name, or the only argument where it is a number."""
+        if settings.argument is not None:
+            return settings.argument
+        usual = next((name for name in self.ARGUMENTS if name in arguments), None)
+        if usual is None and len(arguments) == 1:
+            name, value = next(iter(arguments.items()))
+            usual = name if not isinstance(value, str) or _whole(value) else None
+        return usual

@@ -102,6 +102,9 @@ def test_the_only_argument_is_the_number():
     verifier = build_verifier(VerifierConfig(name="number"))
     assert verifier.verify(Attempt(call('{"x": 1200}'), [call('{"x": "1,200"}')])).reward == 1
     assert verifier.verify(Attempt(call('{"x": 1200}'), [call('{"x": true}')])).reason == "no_number"
+    assert verifier.verify(Attempt(call('{"x": 1200}'), [call('{"x": "it is 1,200"}')])).reason == "no_number"
+    assert verifier.verify(Attempt(call('{"x": "a 1"}'), [call('{"x": "b 1"}')])).reason == "other_value"
+    assert verifier.verify(Attempt(call('{"answer": "so 1"}'), [call('{"answer": "it is 1.0"}')])).reward == 1
     assert verifier.verify(Attempt(call('{"x": 1, "answer": "7"}'), [call('{"x": 1, "answer": 7}')])).reward == 1
 
 

@@ -143,6 +143,12 @@ def test_threshold_and_arguments():
     assert strict.verify(Attempt(call, [wrong])).reason == "other_value"
 
 
+def test_padding_with_stop_words_is_not_free():
+    assert compare("cancel the order now", "cancel the order now " + "please " * 25) is None
+    assert compare("cancel the order now", "cancel the order now " + "please " * 60).reason == "other_text"
+    assert compare("cancel the order now " + "please " * 60, "cancel the order now").reason == "other_text"
+
+
 def test_values_that_are_no_text():
     assert compare("a b c", 7).reason == "other_type"
     assert compare("a b c", None).reason == "other_type"

@@ -180,6 +180,9 @@ def test_order_of_items():
     assert fault(None, [CALL, MESSAGE]) == "text behind a call"
     assert fault(None, [CALL, MESSAGE, CALL]) == "text behind a call"
     assert fault(None, [CALL, {"type": "message", "content": " \u200b\n"}]) is None
+    assert fault(None, [MESSAGE, {"type": "message", "content": ""}]) is None
+    assert fault(None, [MESSAGE, MESSAGE]) == fault("Hello. Hello.", [MESSAGE, MESSAGE]) == "several messages"
+    assert fault(ONE, [CALL, MESSAGE]) == "text behind a call"
     assert fault(None, [{"type": "message", "content": "<think>x</think>"}, CALL], thinking="forbidden") == "it thinks"
 
 

@@ -25,6 +25,8 @@ class Said:
 
     folded: str
     """NFKC, folded case, single spaces."""
+    size: int = 0
+    """Words and facts, stop words included."""
     words: set[str] = field(default_factory=set)
     """Every word, folded."""
     content: Counter[str] = field(default_factory=Counter)
@@ -63,6 +65,7 @@ def said(text: str) -> Said:
     normal = unicodedata.normalize("NFKC", text)
     found = Said(fold(text))
     tokens = tokens_of(normal)
+    found.size = len(tokens)
     _read_words(tokens, found)
     _read_numbers(tokens, found)
     _read_names(tokens, found)

@@ -1,4 +1,5 @@
-"""Do two pieces of free text say the same? Alike enough (`robust.similarity`), and nothing that matters changed.
+"""Do two pieces of free text say the same? Alike enough (`robust.similarity`), of a like
+length, and nothing that matters changed.
 
 A mismatch, however alike the texts are: a change of negation, of a number, of a date or time, of a name (a word with a
 capital letter inside a sentence, an identifier, an address, a path, a quoted string), of one side of a pair of
@@ -17,6 +18,8 @@ from pivotrl.verifiers.robust.words import OPPOSITES, PREFIXES
 
 LONGEST_COMPARED = 20_000
 """Characters of free text that are compared; longer text must be equal after folding."""
+PADDING_TIMES, PADDING_WORDS = 3, 20
+"""A text of more than three times the other's words and twenty is padded: stop words, which similarity passes over."""
 MOST_FOLDED = 1_000_000
 """Characters of longer text that are folded for that; beyond them the texts must be equal as they are."""
 MOST_DATES = 100
@@ -41,6 +44,8 @@ def compare_text(expected: str, actual: Any, threshold: float = DEFAULT_THRESHOL
         return None
     if (change := _change(wanted, found) or _change(found, wanted)) is not None:
         return Difference("other_fact", f"{change}: {other(expected, actual).detail}")
+    if max(wanted.size, found.size) > PADDING_TIMES * min(wanted.size, found.size) + PADDING_WORDS:
+        return Difference("other_text", f"{found.size} words, expected about {wanted.size}")
     alike = similarity(wanted, found)
     if alike >= threshold:
         return None

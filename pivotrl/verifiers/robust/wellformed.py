@@ -60,13 +60,17 @@ def format_fault(attempt: Attempt, thinking: Thinking = "auto") -> Difference | 
     """Why the completion is not well formed (reason `format`, or `too_long`); None where it is.
 
     Args:
-        attempt: its `text` is judged where it is known, else its items.
+        attempt: its items are judged, and its `text` where that is known.
         thinking: `auto`: where there is a thought it is closed once, and begins the completion; `required`: there is
             one; `forbidden`: there is none. A completion may begin inside a thought that its prompt opened.
     """
     text = attempt.text
-    if not isinstance(text, str):
-        return _fault_of_items(attempt, thinking)
+    fault = _fault_of_text(attempt, text, thinking) if isinstance(text, str) else None
+    return fault or _fault_of_items(attempt, thinking)
+
+
+def _fault_of_text(attempt: Attempt, text: str, thinking: Thinking) -> Difference | None:
+    """Judge a completion as it was written, and what the parser made of it."""
     if len(text) > LONGEST_TEXT:
         return Difference("too_long", f"{len(text)} characters, more than {LONGEST_TEXT}")
     start = _end_of_thought(text, thinking)
@@ -75,14 +79,12 @@ def format_fault(attempt: Attempt, thinking: Thinking = "auto") -> Difference | 
     calls = _scan_calls(text, start)
     if isinstance(calls, Difference):
         return calls
-    parsed, message = split_items(attempt.items)
+    parsed, _ = split_items(attempt.items)
     if calls > len(parsed):
         return _format(f"{calls} calls in the text, of which the parser found {len(parsed)}")
     if len(parsed) > calls and first_of(OPENERS, text, 0, start) is not None:
         return _format("a call inside the thought")
-    if not parsed and message is not None:
-        return _fault_of_message(spoken(text), attempt)
-    return None
+    return None if parsed else _fault_of_message(_without_end_tokens(text[start:]), attempt)
 
 
 def _format(detail: str) -> Difference:
@@ -162,9 +164,9 @@ def _without_end_tokens(text: str) -> str:
 
 
 def _fault_of_items(attempt: Attempt, thinking: Thinking) -> Difference | None:
-    """Judge a completion of which only the items are known."""
+    """Judge the items: their order, and the messages among them."""
     items = [item for item in attempt.items or () if isinstance(item, dict)]
-    called = False
+    called = said = False
     for item in items:
         if item.get("type") == "function_call":
             called = True
@@ -175,6 +177,10 @@ def _fault_of_items(attempt: Attempt, thinking: Thinking) -> Difference | None:
                 return Difference("too_long", f"{len(content)} characters, more than {LONGEST_TEXT}")
             if called and not is_blank(content):
                 return _format("text behind a call")
+            if not is_blank(content):
+                if said:
+                    return _format("several messages")
+                said = True
             start = _end_of_thought(content, "auto" if thinking == "required" else thinking)
             if isinstance(start, Difference):
                 return start
