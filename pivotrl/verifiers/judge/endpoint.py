@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,37 +10,20 @@ import httpx
 
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.verifiers.judge.params import JudgeParams
+from pivotrl.verifiers.judge.usage import Completion
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds before the first retry, doubled for each further one up to the longest."""
 LONGEST_RESPONSE = 16_000_000
 """Bytes of a response that are read."""
 _RETRIED = {408, 429}
-_LENGTH = (
-    "context length",
-    "context window",
-    "context_length",
-    "too long",
-    "too large",
-    "max_tokens",
-    "maximum length",
-)
+_OF_CONTENT = ("context length", "context window", "context_length", "too long", "too large", "max_tokens")
+_OF_CONTENT += ("maximum length", "content_filter", "content management", "content policy", "safety", "moderation")
+"""What servers say when they refuse a question for what it holds."""
 
 
 class JudgeUnreachable(ValueError):
     """The judge gave no answer at all: an operator's problem, which never becomes a reward."""
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What came back."""
-
-    text: str | None
-    """None where the answer was cut off, or the question did not fit into the judge's context."""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    refused: bool = False
-    """The question did not fit; a judge with a longer context might answer it."""
 
 
 class Endpoint:
@@ -50,6 +32,7 @@ class Endpoint:
     def __init__(self, params: JudgeParams, first_wait: float = FIRST_WAIT):
         """Raises ValueError where the key's environment variable is not set, or the URL is none."""
         self._params, self._first_wait = params, first_wait
+        self._has_answered = False
         self._url = params.endpoint.rstrip("/") + "/chat/completions"
         headers = {}
         if params.api_key_env is not None:
@@ -96,11 +79,14 @@ class Endpoint:
             if status == 200:
                 completion = _read(content)
                 if completion is not None:
+                    self._has_answered = True
                     return completion
                 found, remedy = f"no chat completion but {_text(content)}", "name an OpenAI-compatible /v1 endpoint"
                 continue
-            if status in (400, 413, 422) and any(sign in _lower(content) for sign in _LENGTH):
-                return Completion(None, refused=True)
+            if status in (400, 413, 422) and (
+                self._has_answered or any(sign in _lower(content) for sign in _OF_CONTENT)
+            ):
+                return Completion(None, refused=True)  # what a model wrote must not stop a run that works
             found, remedy = f"HTTP {status} {_text(content)}", _remedy(status)
             if status not in _RETRIED and status < 500:
                 break

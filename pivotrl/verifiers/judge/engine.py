@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from pivotrl.verifiers.judge.usage import Completion
 
-def ask_with_engine(engine: Any, template: Any, max_tokens: int) -> Callable[[list[str]], list[str | None]]:
+
+def ask_with_engine(engine: Any, template: Any, max_tokens: int) -> Callable[[list[str]], list[Completion]]:
     """A function for `JudgeVerifier.attach`: answers prompts greedily, as a user's messages, in order.
 
     Args:
@@ -13,10 +15,10 @@ def ask_with_engine(engine: Any, template: Any, max_tokens: int) -> Callable[[li
         template: `pivotrl.trajectories.template.ChatTemplate` of the engine's model.
         max_tokens: of one answer.
 
-    A prompt that does not fit into `rollout.max_model_len`, and an answer that is cut off, are answered with None.
+    A prompt that does not fit into `rollout.max_model_len`, and an answer that is cut off, have no text.
     """
 
-    def ask(prompts: list[str]) -> list[str | None]:
+    def ask(prompts: list[str]) -> list[Completion]:
         from pivotrl.rollout.records import Request
 
         encoded = [template.encode([{"role": "user", "content": prompt}], []) for prompt in prompts]
@@ -25,10 +27,10 @@ def ask_with_engine(engine: Any, template: Any, max_tokens: int) -> Callable[[li
         requests = [
             Request(encoded[index], n=1, seed=0, temperature=0.0, top_p=1.0, max_tokens=max_tokens) for index in fitting
         ]
-        answers: list[str | None] = [None] * len(prompts)
+        answers = [Completion(None, refused=True)] * len(prompts)
         for index, (sample,) in zip(fitting, engine.generate(requests) if requests else (), strict=True):
-            if sample.finish != "length":
-                answers[index] = template.decode(sample.token_ids)
+            text = None if sample.finish == "length" else template.decode(sample.token_ids)
+            answers[index] = Completion(text, len(encoded[index]), len(sample.token_ids))
         return answers
 
     return ask

@@ -1,6 +1,19 @@
-"""What a judge cost."""
+"""What a judge answered, and what it cost."""
 
 import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer."""
+
+    text: str | None
+    """None where the answer was cut off, or the question refused."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    refused: bool = False
+    """The question did not fit, or was not liked; another server might answer it."""
 
 
 class Usage:
@@ -12,12 +25,12 @@ class Usage:
         self._lock = threading.Lock()
         self._questions = self._cache_hits = self._prompt_tokens = self._completion_tokens = 0
 
-    def asked(self, prompt_tokens: int, completion_tokens: int) -> None:
+    def asked(self, completion: Completion) -> None:
         """One question that was answered by the judge."""
         with self._lock:
             self._questions += 1
-            self._prompt_tokens += prompt_tokens
-            self._completion_tokens += completion_tokens
+            self._prompt_tokens += completion.prompt_tokens
+            self._completion_tokens += completion.completion_tokens
 
     def found(self, hits: int) -> None:
         """Questions that were answered by the cache."""

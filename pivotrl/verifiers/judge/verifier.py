@@ -20,14 +20,14 @@ from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Verdict, Verifier
 from pivotrl.verifiers.judge.cache import AnswerCache, Kept
 from pivotrl.verifiers.judge.case import Case, settle
-from pivotrl.verifiers.judge.endpoint import Completion, Endpoint
+from pivotrl.verifiers.judge.endpoint import Endpoint
 from pivotrl.verifiers.judge.params import ENGINE, OF_ROWS, JudgeParams
 from pivotrl.verifiers.judge.question import RUBRIC, Answer, Question
-from pivotrl.verifiers.judge.usage import Usage
+from pivotrl.verifiers.judge.usage import Completion, Usage
 from pivotrl.verifiers.params import Overridable
 
-Ask = Callable[[list[str]], list[str | None]]
-"""Answers prompts, in order; None for an answer that was cut off."""
+Ask = Callable[[list[str]], Sequence[Completion | str]]
+"""Answers prompts, in order; plain text where tokens are not counted."""
 
 
 class JudgeVerifier(Verifier):
@@ -121,12 +121,13 @@ class JudgeVerifier(Verifier):
                 "verifier.params.endpoint: `engine` has no engine here; write the http://host:port/v1 of a server, or "
                 "judge inside a run, whose engine is attached"
             )
-        texts = self._ask([question.prompt(self._secret) for question in questions.values()])
-        assert len(texts) == len(questions), "an engine answers every prompt"
-        return {key: self._read(question, Completion(text)) for (key, question), text in zip(questions.items(), texts)}
+        found = self._ask([question.prompt(self._secret) for question in questions.values()])
+        assert len(found) == len(questions), "an engine answers every prompt"
+        answers = [Completion(answer) if isinstance(answer, str) else answer for answer in found]
+        return {key: self._read(question, answer) for (key, question), answer in zip(questions.items(), answers)}
 
     def _read(self, question: Question, completion: Completion) -> Answer:
-        self._usage.asked(completion.prompt_tokens, completion.completion_tokens)
+        self._usage.asked(completion)
         return question.read(completion.text, self._secret)
 
 

@@ -85,3 +85,14 @@ def test_an_answer_that_drips_is_late():
 def test_no_content_is_an_empty_answer():
     with judge(lambda prompt: (200, completion(None))) as stub:
         assert endpoint(stub).ask("p", ("a", "b")).text == ""
+
+
+def test_a_question_that_is_refused_for_its_content_does_not_stop_a_run():
+    replies = [(400, b'{"error": {"code": "content_filter"}}'), (200, completion("yes")), (400, b"odd"), (401, b"")]
+    with judge(lambda prompt: replies.pop(0)) as stub:
+        asked = endpoint(stub)
+        assert asked.ask("p", ("a", "b")).refused
+        assert asked.ask("p", ("a", "b")).text == "yes"
+        assert asked.ask("p", ("a", "b")).refused  # it answers other questions
+        with pytest.raises(JudgeUnreachable, match="HTTP 401"):
+            asked.ask("p", ("a", "b"))

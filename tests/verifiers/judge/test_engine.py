@@ -50,6 +50,10 @@ def test_the_runs_own_engine_judges():
     found = judging.verify_all([(attempt, None) for attempt in attempts])
     assert [verdict.reason for verdict in found] == ["judge_same", "judge_unclear", "judge_unclear", "judge_same"]
     assert len(engine.requests) == 6
+    usage = judging.usage()
+    assert usage["questions"] == 8
+    assert usage["completion_tokens"] == 6 * len("VERDICT-0123456789abcdef: SAME")
+    assert usage["prompt_tokens"] == sum(len(request.prompt_ids) for request in engine.requests)
     assert {(request.n, request.temperature, request.max_tokens) for request in engine.requests} == {(1, 0.0, 100)}
     assert judging.verify(attempts[2]).reason == "judge_unclear"
     assert len(engine.requests) == 6  # nothing fits: the engine is not asked

@@ -237,7 +237,7 @@ def test_the_engine_must_be_attached():
 
     def ask(prompts):
         asked.extend(prompts)
-        return [verdict(prompt, "SAME") for prompt in prompts[:-1]] + [None]
+        return [verdict(prompt, "SAME") for prompt in prompts[:-1]] + ["SAME"]
 
     judging.attach(ask)
     second = Attempt(EXPERT, [call({"path": "/z"})])
