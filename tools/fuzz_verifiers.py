@@ -39,18 +39,21 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def chosen(names: str) -> list[VerifierConfig]:
-    """The verifiers asked for, each with each of its presets unless one is named.
-
-    `judge` waits on a server, which this tool has not: it is fuzzed in its own tests. Raises ValueError.
-    """
-    every = [name for name in VERIFIERS if name != "judge"]
+    """The verifiers asked for, each with each of its presets unless one is named. Raises ValueError."""
     configs = []
-    for entry in every if names == "all" else names.split(","):
+    for entry in VERIFIERS if names == "all" else names.split(","):
         name, _, preset = entry.partition(":")
-        if name not in every or preset not in ("", *VERIFIERS[name]):
-            raise ValueError(f"--verifiers: {entry!r} is none of {', '.join(every)}, or has no such preset")
-        configs += [VerifierConfig(name=name, preset=each) for each in ([preset] if preset else VERIFIERS[name])]
+        if name not in VERIFIERS or preset not in ("", *VERIFIERS[name]):
+            raise ValueError(f"--verifiers: {entry!r} is none of {', '.join(VERIFIERS)}, or has no such preset")
+        params = {"endpoint": "engine"} if name == "judge" else {}
+        for each in [preset] if preset else VERIFIERS[name]:
+            configs.append(VerifierConfig(name=name, preset=each, params=params))
     return configs
+
+
+def echo(prompts: list[str]) -> list[str]:
+    """A judge that repeats what it reads, verdicts that a model wrote included: none of them may count."""
+    return prompts
 
 
 def fuzz(config: VerifierConfig, count: int, arguments: argparse.Namespace) -> bool:
@@ -58,6 +61,8 @@ def fuzz(config: VerifierConfig, count: int, arguments: argparse.Namespace) -> b
     reasons: Counter[str] = Counter()
     faults, seconds, memory, earned = [], 0.0, 0, 0
     with VerdictPool(config, arguments.workers, arguments.seconds) as pool:
+        if hasattr(pool.verifier, "attach"):
+            pool.verifier.attach(echo)
         for start in range(0, count, BATCH):
             attempts = attempts_for(config.name, arguments.seed, start, min(BATCH, count - start))
             begin = time.perf_counter()
@@ -95,8 +100,11 @@ def again(config: VerifierConfig, arguments: argparse.Namespace) -> None:
     (attempt,) = attempts_for(config.name, arguments.seed, arguments.only, 1)
     for name in ("expert", "items", "text", "tools", "metadata"):
         print(f"{name}: {ascii(getattr(attempt, name))[:2000]}")
+    verifier = build_verifier(config)
+    if hasattr(verifier, "attach"):
+        verifier.attach(echo)
     begin = time.perf_counter()
-    verdict = build_verifier(config).verify(attempt)
+    verdict = verifier.verify(attempt)
     print(f"{verdict} in {time.perf_counter() - begin:.3f} s")
 
 

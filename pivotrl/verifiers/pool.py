@@ -72,8 +72,10 @@ class VerdictPool:
         return [child.pid for child in self._children]
 
     def close(self) -> None:
-        """End the workers. Happens by itself when the pool is gone or Python ends."""
+        """End the workers, which happens by itself when the pool is gone or Python ends, and close the verifier."""
         self._end_all()
+        if hasattr(self.verifier, "close"):
+            self.verifier.close()
 
     def __enter__(self) -> Self:
         return self

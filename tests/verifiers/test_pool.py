@@ -158,12 +158,15 @@ def test_what_json_cannot_hold_is_judged_here():
 
 def test_text_crosses_exactly():
     # Two lone surrogates in a row must not become one character.
-    for text in ("\ud83d\ude00", "\U0001f600", "\x00\n\r\u2028", '"\\'):
-        expert = {"type": "message", "content": text}
-        jobs = [(Attempt(expert, [{"type": "message", "content": said}]), None) for said in ("\ud83d\ude00", text)]
-        with VerdictPool(VerifierConfig(name="exact"), 1, 5.0) as judges:
-            exact = build_verifier(VerifierConfig(name="exact"))
-            assert judges.judge(jobs) == [exact.verify(*one) for one in jobs]
+    texts = ["\ud83d\ude00", "\U0001f600", "\x00\n\r\u2028", '"\\']
+    jobs = [
+        (Attempt({"type": "message", "content": text}, [{"type": "message", "content": said}]), None)
+        for text in texts
+        for said in texts
+    ]
+    with VerdictPool(VerifierConfig(name="exact"), 1, 5.0) as judges:
+        found = judges.judge(jobs)
+    assert [verdict.reward for verdict in found] == [float(text == said) for text in texts for said in texts]
 
 
 def test_nan_and_infinity_reach_the_verifier():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pivotrl.verifiers.registry import VERIFIERS
+from tests.verifiers.judge.stub import always, judge
 from tests.verifiers.touchy import ACTS
 from tests.verifiers.watch import NEUTRAL, SENTINEL
 
@@ -33,6 +34,13 @@ def touched():
 def test_a_verifier_touches_nothing_with_what_a_model_wrote(label, touched):
     assert touched[label] == []
     assert not [name for name in os.listdir("/tmp") if SENTINEL in name or NEUTRAL in name]
+
+
+def test_the_judge_touches_its_endpoint_and_its_cache_only():
+    with judge(always("SAME")) as stub:
+        label = f"judge={stub.endpoint}"
+        assert watched(31, [label])[label] == []
+        assert any(SENTINEL in prompt for prompt in stub.prompts)
 
 
 @pytest.fixture(scope="module")

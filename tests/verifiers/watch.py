@@ -15,11 +15,14 @@ import json
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from pivotrl.verifiers.attempt import Attempt
-from pivotrl.verifiers.base import VerifierConfig
+from pivotrl.verifiers.base import Verdict, Verifier, VerifierConfig
 from pivotrl.verifiers.hostile_cases import CALLS, MESSAGES
+from pivotrl.verifiers.pool import Job
 from pivotrl.verifiers.registry import build_verifier
 from pivotrl.verifiers.wire import judge_one
 from tests.verifiers.sentinels import texts_with
@@ -77,7 +80,7 @@ class Watch:
     """Notes what comes through a door: while `word` is neutral, what holds it; afterwards, everything."""
 
     def __init__(self) -> None:
-        self.word, self.strict, self.found, self.on = NEUTRAL, False, [], False
+        self.word, self.strict, self.found, self.on, self.port = NEUTRAL, False, [], False, None
         sys.addaudithook(self.audit)
         for name in ("stat", "lstat", "access", "readlink"):
             setattr(os, name, self.noting(name, getattr(os, name)))
@@ -93,9 +96,15 @@ class Watch:
             self.on = True
 
     def audit(self, event: str, arguments: tuple) -> None:
-        # For a syntax error, Python looks whether the tree's pretended file has the line.
-        if self.on and event.startswith(DOORS) and not (event == "open" and arguments[0] == "<unknown>"):
+        if self.on and event.startswith(DOORS) and not self.allowed(event, arguments):
             self.note(event, arguments)
+
+    def allowed(self, event: str, arguments: tuple) -> bool:
+        """For a syntax error, Python looks whether the tree's pretended file has the line; and a judge may connect to
+        its own endpoint."""
+        if self.port is not None and event in ("socket.connect", "socket.getaddrinfo", "socket.__new__"):
+            return event == "socket.__new__" or ("127.0.0.1", self.port) in (arguments[:2], arguments[-1])
+        return event == "open" and arguments[0] == "<unknown>"
 
     def load(self, name, *rest):
         if name not in sys.modules or self.word in name:
@@ -131,19 +140,32 @@ class Watch:
 def main(step: int, labels: list[str]) -> None:
     verifiers = {}
     for label in labels:
+        if label.startswith("judge="):
+            cache = tempfile.mkdtemp()
+            params = {"endpoint": label.removeprefix("judge="), "model": "stub", "cache": cache, "concurrency": 2}
+            verifiers[label] = build_verifier(VerifierConfig(name="judge", params=params))
+            continue
         name, _, preset = label.rpartition(":") if label.endswith((":nemo_gym", ":robust")) else (label, "", None)
         verifiers[label] = build_verifier(VerifierConfig(name=name, preset=preset))
     watch, result = Watch(), {}
     for label, verifier in verifiers.items():
         watch.found = []
+        watch.port = urlsplit(label.removeprefix("judge=")).port if label.startswith("judge=") else None
         for word, strict in ((NEUTRAL, False), (SENTINEL, True)):
-            for attempt in list(attempts(word))[::step]:
-                with watch.watching(word, strict):
-                    verdict = judge_one(verifier, attempt, None)
-                if verdict.reason == "verifier_error":
-                    watch.found.append(f"raised {verdict.detail}")
+            jobs = [(attempt, None) for attempt in list(attempts(word))[::step]]
+            with watch.watching(word, strict):
+                verdicts = judge_all(verifier, jobs)
+            watch.found += [f"raised {found.detail}" for found in verdicts if found.reason == "verifier_error"]
         result[label] = sorted(set(watch.found))
     json.dump(result, sys.stdout)
+
+
+def judge_all(verifier: Verifier, jobs: list[Job]) -> list[Verdict]:
+    if verifier.in_pool:
+        return [judge_one(verifier, *job) for job in jobs]
+    found = verifier.verify_all(jobs)
+    asked = sum(verdict.reason.startswith("judge_") for verdict in found)
+    return [*found] if asked > len(jobs) / 4 else [Verdict(0.0, "verifier_error", f"asked {asked} times only")]
 
 
 if __name__ == "__main__":
