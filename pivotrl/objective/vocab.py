@@ -11,10 +11,11 @@ Each rank holds the merged M, log S and H, so the backward pass needs no collect
 (x - M) / T - log S: a stored M / T + log S would lose the second term to rounding where logits are huge.
 
 The two passes over the vocabulary (one read; one read and one write) are Triton kernels on a GPU (`kernels/`) and
-`rows.py` elsewhere.
+`rows.py` elsewhere. `head.py` runs them on logits that are never whole.
 """
 
 from types import ModuleType
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -63,46 +64,75 @@ def vocab_parallel_logprob(
         raise ValueError(
             f"logits must be [N, V] and targets [N], got {list(logits_NV.shape)} and {list(targets_N.shape)}"
         )
+    shard = shard_of(logits_NV.shape[1], targets_N, tp_group, temperature, vocabulary)
+    return _VocabParallelLogprob.apply(logits_NV, targets_N, tp_group, temperature, shard, in_place)
+
+
+class Shard(NamedTuple):
+    """This rank's columns, as both passes want them."""
+
+    first_column: int
+    """Id of the first."""
+    num_valid: int
+    """How many there are before the padding."""
+
+
+def shard_of(
+    columns: int, targets_N: Tensor, tp_group: dist.ProcessGroup | None, temperature: float, vocabulary: int | None
+) -> Shard:
+    """Where this rank's `columns` stand. Raises ValueError as `vocab_parallel_logprob` does, for all but the shapes."""
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
-    columns = logits_NV.shape[1] * (1 if tp_group is None else dist.get_world_size(tp_group))
-    vocabulary = columns if vocabulary is None else vocabulary
-    if not 0 < vocabulary <= columns:
-        raise ValueError(f"vocabulary must be in [1, {columns}], the columns of all shards, got {vocabulary}")
+    all_columns = columns * (1 if tp_group is None else dist.get_world_size(tp_group))
+    vocabulary = all_columns if vocabulary is None else vocabulary
+    if not 0 < vocabulary <= all_columns:
+        raise ValueError(f"vocabulary must be in [1, {all_columns}], the columns of all shards, got {vocabulary}")
     inside_N = ((targets_N >= 0) & (targets_N < vocabulary)) | (targets_N == IGNORED)
     if targets_N.is_cuda:
         torch._assert_async(inside_N.all(), f"a target is outside [0, {vocabulary})")
     elif not inside_N.all():
         raise ValueError(f"targets must be in [0, {vocabulary}) or {IGNORED}, got {targets_N[~inside_N][0].item()}")
-    return _VocabParallelLogprob.apply(logits_NV, targets_N, tp_group, temperature, vocabulary, in_place)
+    first_column = columns * (0 if tp_group is None else dist.get_rank(tp_group))
+    return Shard(first_column, min(max(vocabulary - first_column, 0), columns))
+
+
+class Rows(NamedTuple):
+    """What is known of every row once the ranks have merged what they know; in `write_d_logits`' order but the last."""
+
+    maximum_N: Tensor
+    log_sum_N: Tensor
+    entropy_N: Tensor
+    logp_N: Tensor
+
+
+def merge(stats_4N: Tensor, targets_N: Tensor, tp_group: dist.ProcessGroup | None, temperature: float) -> Rows:
+    """From each rank's `shard_stats` to the rows' log-probs and entropies, in one all-gather."""
+    maximum_N, sum_N, weighted_N, target_N = _merge(stats_4N, tp_group, temperature)
+    log_sum_N = sum_N.log()
+    ignored_N = targets_N < 0
+    entropy_N = (log_sum_N - weighted_N / sum_N).masked_fill(ignored_N, 0.0)
+    logp_N = ((target_N - maximum_N) / temperature - log_sum_N).masked_fill(ignored_N, 0.0)
+    return Rows(maximum_N, log_sum_N, entropy_N, logp_N)
 
 
 class _VocabParallelLogprob(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, logits_NV, targets_N, tp_group, temperature, vocabulary, in_place):
-        columns = logits_NV.shape[1]
-        first_column = columns * (0 if tp_group is None else dist.get_rank(tp_group))
-        num_valid = min(max(vocabulary - first_column, 0), columns)
-        stats_4N = passes_for(logits_NV).shard_stats(logits_NV, targets_N, first_column, num_valid, temperature)
-        maximum_N, sum_N, weighted_N, target_N = _merge(stats_4N, tp_group, temperature)
-        log_sum_N = sum_N.log()
-        ignored_N = targets_N < 0
-        entropy_N = (log_sum_N - weighted_N / sum_N).masked_fill(ignored_N, 0.0)
-        ctx.save_for_backward(logits_NV, targets_N, maximum_N, log_sum_N, entropy_N)
-        ctx.placement = (first_column, num_valid, temperature)
+    def forward(ctx, logits_NV, targets_N, tp_group, temperature, shard, in_place):
+        stats_4N = passes_for(logits_NV).shard_stats(logits_NV, targets_N, *shard, temperature)
+        *known, logp_N = merge(stats_4N, targets_N, tp_group, temperature)
+        ctx.save_for_backward(logits_NV, targets_N, *known)
+        ctx.placement = (*shard, temperature)
         ctx.in_place = in_place
         ctx.set_materialize_grads(False)
-        return ((target_N - maximum_N) / temperature - log_sum_N).masked_fill(ignored_N, 0.0), entropy_N
+        return logp_N, known[-1]
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g_N, h_N):
-        logits_NV, targets_N, maximum_N, log_sum_N, entropy_N = ctx.saved_tensors
-        g_N = torch.zeros_like(maximum_N) if g_N is None else g_N
+        logits_NV, targets_N, *known = ctx.saved_tensors
+        g_N = torch.zeros_like(known[0]) if g_N is None else g_N
         out_NV = logits_NV.detach() if ctx.in_place else torch.empty_like(logits_NV)
-        passes_for(logits_NV).write_d_logits(
-            logits_NV, out_NV, targets_N, maximum_N, log_sum_N, entropy_N, g_N, h_N, *ctx.placement
-        )
+        passes_for(logits_NV).write_d_logits(logits_NV, out_NV, targets_N, *known, g_N, h_N, *ctx.placement)
         if ctx.in_place:  # a kernel's writes go unseen: without this a second backward pass would read the gradient
             torch.autograd.graph.increment_version(logits_NV)
         return out_NV, None, None, None, None, None

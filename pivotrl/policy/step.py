@@ -3,7 +3,7 @@
 One denominator for the whole global batch is computed before the first micro-batch, and Megatron neither averages over
 micro-batches nor over data-parallel ranks (`calculate_per_token_loss`), so the gradient is the same on every layout.
 
-Legend: N = response tokens of a micro-batch, T = its tokens, V = vocabulary entries of this tensor-parallel rank.
+Legend: N = response tokens of a micro-batch, P = its tokens on this rank, H = hidden size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pivotrl.config import RunConfig
+from pivotrl.objective import fused
 from pivotrl.objective.loss import ResponseTokens, global_denominator, policy_loss
 from pivotrl.objective.metrics import MetricSums, mean_metrics
-from pivotrl.objective.vocab import vocab_parallel_logprob
 from pivotrl.policy import device
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.model import build_model
@@ -36,12 +36,14 @@ class Policy:
         Raises:
             ValueError: the model folder is unreadable or of another architecture, or the layout does not fit it.
         """
+        from pivotrl.policy.head import PolicyModel
+
         self.config, self.world = config, world
         self.arch = Architecture.from_hf(config.model.path)
         with device.scope():
-            self.model = build_model(self.arch, config.parallel, config.model.dtype, recompute=config.model.recompute)[
-                0
-            ]
+            (self.model,) = build_model(
+                self.arch, config.parallel, config.model.dtype, config.model.recompute, model_class=PolicyModel
+            )
             load_hf(self.model, self.arch, config.model.path)
             if config.model.freeze_router:
                 for name, parameter in self.model.named_parameters():
@@ -102,8 +104,8 @@ class Policy:
         """
         plan = assign(samples, self.config.training.micro_batch_tokens, self.world.dp_size)[self.world.dp_rank]
 
-        def keep(batch: MicroBatch, logits_TV: Tensor) -> tuple[Tensor, object]:
-            logp_N, _ = self._token_log_probs(batch, logits_TV, temperature)
+        def keep(batch: MicroBatch, hidden_P1H: Tensor) -> tuple[Tensor, object]:
+            logp_N, _ = self._token_log_probs(batch, hidden_P1H, temperature)
             return logp_N.sum(), (batch.sample_N.cpu(), logp_N.detach().float().cpu())
 
         with torch.no_grad():
@@ -199,9 +201,9 @@ class Policy:
         old: Sequence[Tensor] | None,
         reference: Sequence[Tensor] | None,
         batch: MicroBatch,
-        logits_TV: Tensor,
+        hidden_P1H: Tensor,
     ) -> tuple[Tensor, tuple[float, MetricSums]]:
-        logp_N, entropy_N = self._token_log_probs(batch, logits_TV)
+        logp_N, entropy_N = self._token_log_probs(batch, hidden_P1H)
         indices, sample_index_N = batch.sample_N.unique(return_inverse=True)  # sorted, as the micro-batch is packed
 
         def per_token(rows: Sequence[Sequence[float] | Tensor]) -> Tensor:
@@ -211,7 +213,7 @@ class Policy:
 
         # The engine reports log-probs at temperature 1; at another they are of another distribution than the trainer's.
         untempered = self.config.rollout.temperature == 1
-        result = policy_loss(
+        result = (fused.policy_loss if fused.runs_on(logp_N) else policy_loss)(
             self.config.objective,
             ResponseTokens(
                 logp_T=logp_N,
@@ -224,10 +226,8 @@ class Policy:
             ),
             denominator,
         )
-        loss = result.loss
-        if not indices.numel():  # a dummy keeps its graph: its rank takes part in every collective of the backward pass
-            loss = loss + 0.0 * logits_TV.sum()
-        return loss, (result.loss.item(), result.metrics)
+        # A dummy's loss, too, has a graph: its rank takes part in every collective of the backward pass.
+        return result.loss, (result.loss.item(), result.metrics)
 
     # ------------------------------------------------------------------ weights
 
@@ -246,15 +246,10 @@ class Policy:
     # ------------------------------------------------------------------ passes
 
     def _token_log_probs(
-        self, batch: MicroBatch, logits_TV: Tensor, temperature: float | None = None
+        self, batch: MicroBatch, hidden_P1H: Tensor, temperature: float | None = None
     ) -> tuple[Tensor, Tensor]:
-        return vocab_parallel_logprob(
-            logits_TV[batch.logit_index_N],
-            batch.target_N,
-            self.world.tp_group,
-            temperature=self.config.rollout.temperature if temperature is None else temperature,
-            in_place=True,  # the rows just taken are a copy, which nobody else reads
-        )
+        temperature = self.config.rollout.temperature if temperature is None else temperature
+        return self.model.token_log_probs(hidden_P1H, batch.logit_index_N, batch.target_N, temperature)
 
     def _run(
         self, samples: Sequence[Sample], plan: list[list[int]], loss: LossFunction, forward_only: bool = False
@@ -277,8 +272,8 @@ class Policy:
             )
             output = model(batch.input_ids, batch.position_ids, None, packed_seq_params=packed)
 
-            def finish(logits_1TV: Tensor):
-                value, report = loss(batch, logits_1TV[0])
+            def finish(hidden_P1H: Tensor):
+                value, report = loss(batch, hidden_P1H)
                 return value, torch.ones((), dtype=torch.int, device=value.device), report
 
             return output, finish

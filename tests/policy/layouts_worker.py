@@ -32,6 +32,7 @@ from megatron.core.packed_seq_params import PackedSeqParams  # noqa: E402
 from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
 from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region  # noqa: E402
 
+from pivotrl.policy.head import PolicyModel  # noqa: E402
 from pivotrl.policy.hf_files import HfFiles  # noqa: E402
 from pivotrl.policy.model import build_model  # noqa: E402
 from pivotrl.policy.weights import (  # noqa: E402
@@ -71,19 +72,23 @@ def packed_batch(reference: dict, multiple: int) -> tuple:
 
 
 def run(model, world, batches: list[tuple], forward_only: bool = False) -> list[torch.Tensor]:
-    """Forward and backward of the mean cross-entropy; the whole logits of each batch, on the last stage."""
+    """Forward and backward of the mean cross-entropy by the policy's head, on the first `real` tokens of each batch.
 
-    def loss_of(labels, real, logits):
-        from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
+    Returns the whole logits of each batch, by Megatron's output layer, on the last stage.
+    """
+    core = model.module
 
-        whole = gather_from_tensor_model_parallel_region(logits).detach().clone()
-        losses = vocab_parallel_cross_entropy(logits.transpose(0, 1).contiguous().float(), labels.T.contiguous())
-        return losses.flatten()[:real].mean(), {"logits": whole}
+    def loss_of(labels, real, hidden):
+        with torch.no_grad():
+            logits, _ = core.output_layer(hidden, weight=core.head_weight())
+            whole = gather_from_tensor_model_parallel_region(logits)[:, 0].clone()
+        logp, _ = core.token_log_probs(hidden, torch.arange(real), labels[0, :real], temperature=1.0)
+        return -logp.mean(), {"logits": whole}
 
     def step(data, chunk):
         inputs, labels, positions, params, real = next(data)
-        logits = chunk(inputs, positions, None, packed_seq_params=params)
-        return logits, partial(loss_of, labels, real)
+        hidden = chunk(inputs, positions, None, packed_seq_params=params)
+        return hidden, partial(loss_of, labels, real)
 
     model.zero_grad_buffer()
     outputs = get_forward_backward_func()(
@@ -95,7 +100,7 @@ def run(model, world, batches: list[tuple], forward_only: bool = False) -> list[
         micro_batch_size=1,
         forward_only=forward_only,
     )
-    return [output["logits"][0] for output in outputs]
+    return [output["logits"] for output in outputs]
 
 
 def grad_error(core, arch, expected: dict) -> float:
@@ -119,7 +124,9 @@ def check(folder: str, layout: dict) -> dict:
     parallel.check_layout(chosen, arch, int(os.environ.get("WORLD_SIZE", "1")))
     world = parallel.initialize(chosen, seed=1)
     reference = torch.load(f"{folder}/reference.pt")
-    (core,) = build_model(arch, chosen, torch.float32, recompute=layout.get("recompute", False))
+    (core,) = build_model(
+        arch, chosen, torch.float32, recompute=layout.get("recompute", False), model_class=PolicyModel
+    )
     load_hf(core, arch, folder)
     core.config.finalize_model_grads_func = finalize_model_grads
     model = DistributedDataParallel(core.config, DistributedDataParallelConfig(use_distributed_optimizer=False), core)

@@ -1,4 +1,5 @@
-"""One rank of test_passes.py: the reference pass, the old-log-prob pass, and what a batch without signal does.
+"""One rank of test_passes.py: the reference pass, the old-log-prob pass, what a batch without signal does, and which
+tokens go through the head.
 
 Usage (under torchrun): passes_ranks.py MODEL_FOLDER '{"parallel": ..., "model": {"dtype": ...}}'
 """
@@ -8,11 +9,18 @@ import sys
 from dataclasses import replace
 
 import torch
+import torch.distributed as dist
 
 from pivotrl.config import parse_config
+from pivotrl.policy import device
+from pivotrl.policy.packing import Sample
 from pivotrl.policy.parallel import initialize
 from pivotrl.policy.step import Policy
 from tests.policy.checkpoint_ranks import batch
+
+device.prepare()
+
+from pivotrl.policy import head  # noqa: E402
 
 
 def main() -> None:
@@ -50,8 +58,30 @@ def main() -> None:
     assert silent["grad_norm"] == 0 and silent["loss"] == 0, silent
     same = all(torch.allclose(tensor, before[name], atol=1e-4) for name, tensor in still.export())
     assert same, "only weight decay may touch the weights without a signal"
+
+    through_head = rows_through_head(policy, samples)
+    responses = sum(len(sample.response_ids) for sample in samples)
+    assert through_head == 2 * responses * world.tp_size, "twice every response token on each tensor rank"
     if world.rank == 0:
         print("PASSES HOLD", flush=True)
+
+
+def rows_through_head(policy: Policy, samples: list[Sample]) -> int:
+    """Rows that all ranks put through the head for the log-probs and for the gradient of a batch."""
+    original, count = head.head_logprob, torch.zeros((), dtype=torch.int64)
+
+    def counted(hidden_NH: torch.Tensor, *args, **kwargs):
+        count.add_(len(hidden_NH))
+        return original(hidden_NH, *args, **kwargs)
+
+    head.head_logprob = counted
+    try:
+        reference = policy.log_probs(samples)
+        policy.gradients(samples, denominator=1.0, reference=reference)
+    finally:
+        head.head_logprob = original
+    dist.all_reduce(count)
+    return int(count)
 
 
 if __name__ == "__main__":

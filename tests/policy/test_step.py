@@ -22,6 +22,7 @@ TWO_RANKS = [
     {"parallel": {"tensor": 2, "expert_tensor": 2}, "micro_batch_tokens": 4096},
     {"parallel": {"expert": 2}},
     {"parallel": {"expert": 2}, "distributed": True},
+    {"parallel": {"expert": 2}, "micro_batch_tokens": 4096},  # the second rank has a dummy, and its experts work
     {"parallel": {}, "micro_batch_tokens": 4096},
     {"parallel": {"pipeline": 2}},
 ]
