@@ -69,8 +69,54 @@ def many_groups(samples: int) -> GroupRewards:
     rewards = [0.7, 0.0, 1.0, 0.1, 0.1, 0.3, 0.5, 0.3, *([0.0] * 15 + [1.0]), *([0.1] * 15 + [0.2]), *([0.1] * 16)]
     rewards += torch.randint(0, 2, (130,), generator=generator).tolist()
     rewards += torch.rand(1024, generator=generator, dtype=torch.float64).tolist()
-    index = [*range(60), 100, 186, 187, 700, sum(sizes) - 1, *range(300, 400)]
-    return grouped(sizes, [float(reward) for reward in rewards], index[:samples])
+    places = [
+        *range(8),
+        8,
+        22,
+        23,
+        24,
+        38,
+        39,
+        40,
+        55,
+        56,
+        57,
+        100,
+        184,
+        185,
+        186,
+        187,
+        300,
+        700,
+        1000,
+        1208,
+        1209,
+        3,
+        23,
+    ]
+    assert len(places) == samples and places[27] == sum(sizes) - 1
+    return grouped(sizes, [float(reward) for reward in rewards], places)
+
+
+def long_batch() -> ResponseTokens:
+    """Samples of 1 to 500 tokens, more than a block has threads, with some masked and some lost."""
+    generator = torch.Generator().manual_seed(2)
+    lengths_S = torch.tensor([1, 31, 32, 33, 127, 129, 300, 500])
+    index_T = torch.arange(8).repeat_interleave(lengths_S)
+    old_T, noise_T, gap_T, reference_T, entropy_T = torch.rand(
+        5, len(index_T), generator=generator, dtype=torch.float64
+    )
+    mask_T = torch.rand(len(index_T), generator=generator) < 0.9
+    return ResponseTokens(
+        logp_T=-1.5 * old_T + 0.6 * (noise_T - 0.5),
+        sample_index_T=index_T,
+        advantages_S=torch.tensor([1.0, -1.0] * 4, dtype=torch.float64),
+        old_logp_T=-1.5 * old_T,
+        sampler_logp_T=(-1.5 * old_T + 0.4 * (gap_T - 0.5)).masked_fill(gap_T > 0.98, torch.nan),
+        reference_logp_T=-2 * reference_T,
+        entropy_T=entropy_T,
+        mask_T=mask_T,
+    )
 
 
 def check_build(built: str, configs: Sequence[ObjectiveConfig] = CONFIGS) -> None:
@@ -81,6 +127,9 @@ def check_build(built: str, configs: Sequence[ObjectiveConfig] = CONFIGS) -> Non
     for mode in ("grpo", "leave_one_out", "mean_only"):
         config = ObjectiveConfig(advantage=mode, beta=0.1, entropy_bonus=0.01)
         compare(config, batch, built, many_groups(len(batch.advantages_S)))
+    for ratio, importance in (("token", "mask"), ("sequence", "truncate")):
+        config = ObjectiveConfig(ratio=ratio, importance=importance, importance_low=0.9, importance_high=1.1, beta=0.1)
+        compare(config, long_batch(), built)
     bare = ResponseTokens(batch.logp_T.nan_to_num(-1.0), batch.sample_index_T, batch.advantages_S)
     compare(ObjectiveConfig(), bare, built)
     compare(ObjectiveConfig(ratio="sequence"), replace(bare, mask_T=batch.mask_T), built)
