@@ -11,6 +11,8 @@ from pivotrl.verifiers.shell.forms import Unparsed
 from pivotrl.verifiers.shell.quoting import unescape_here_document
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
+MOST_DOCUMENTS = 100
+"""Here-documents of one command; the end of each is looked for line by line."""
 MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 _SPECIAL = re.compile(r"[\\'\"`$(){}<#\n]")
 _SPECIAL_IN_DOUBLE = re.compile(r"[\\\"`$]")
@@ -131,6 +133,8 @@ class _Extractor:
         if self._text.startswith("<", at):
             self._at = at + 1
             return
+        if len(self.found) + len(self._waiting) == MOST_DOCUMENTS:
+            raise Unparsed("too many here-documents")
         strips = self._text.startswith("-", at)
         opening = _DELIMITER.match(self._text, at + strips)
         if opening is None:

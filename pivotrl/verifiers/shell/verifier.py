@@ -24,9 +24,16 @@ class ShellVerifier(ContentVerifier):
 
     PARAMS: ClassVar[type[ContentParams]] = ShellParams
     ARGUMENTS: ClassVar[tuple[str, ...]] = (
-        *("command", "cmd", "commands", "script", "bash_command", "shell_command", "keystrokes", "code", "input"),
+        *("command", "cmd", "commands", "script", "bash_command", "shell_command", "keystrokes"),
     )
     FENCED: ClassVar[bool] = True
 
     def compare(self, expected: Any, actual: Any, settings: ShellParams, attempt: Attempt) -> Difference | None:
         return compare(expected, actual, cwd=settings.cwd, persistent=settings.persistent)
+
+    def argument_of(self, arguments: dict[str, Any], settings: ContentParams) -> str | None:
+        """The argument of a usual name; no other one, as calls of other tools (an edit, a Python cell) hold text that
+        is no shell command."""
+        if settings.argument is not None:
+            return settings.argument
+        return next((name for name in self.ARGUMENTS if name in arguments), None)
