@@ -169,7 +169,7 @@ WORDS += "= <> < > + - * / || -> 'x' \" ` $ @ ? 1 a b t f( date interval cast( o
 WORDS += "values union except all exists distinct limit insert update set delete merge create table if x: unnest( --"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(WORDS.split()) | st.text(max_size=3), max_size=40), st.sampled_from(["select ", ""]))
 def test_nothing_raises_and_sql_equals_itself(words, start):
     text = start + " ".join(words)
@@ -185,7 +185,7 @@ def test_hostile_sql_is_judged_soon():
     units += ["union (", "struct(a ", "object(a, ", "struct<a ", "convert(", "lateral (a, "]  # 2^depth for sqlglot
     units += ["offset (select double precision ", "ilike ( null limit(a, ", "a::int8range join a "]
     for unit in units:
-        for length in (25 * len(unit), 6_000):
+        for length in (25 * len(unit), 3_000):
             start = time.perf_counter()
             assert compare("select a from t", "select " + (unit * length)[:length]) is not None
             assert time.perf_counter() - start < 2, unit

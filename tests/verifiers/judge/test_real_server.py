@@ -14,7 +14,7 @@ from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.judge.verifier import JudgeVerifier
 from tests.launch import REPOSITORY
 
-BOOT_SECONDS = 120
+BOOT_SECONDS = 180
 EXPERT = {"type": "function_call", "name": "ls", "arguments": '{"path": "/a"}'}
 
 
