@@ -12,6 +12,7 @@ from pivotrl.rollout.engine import Engine
 from pivotrl.rollout.parsing import ActionParser
 from pivotrl.rollout.refit import refit
 from pivotrl.trajectories.template import ChatTemplate
+from pivotrl.verifiers.judge.engine import ask_with_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +42,6 @@ def open_session(config: RunConfig) -> Session:
     world = initialize(config.parallel, config.seed)
     policy = Policy(config, world)
     engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed, world)
+    scorer.attach(ask_with_engine(engine, template))
     refit(policy, engine)
     return Session(config, world, policy, engine, template, parser, scorer)

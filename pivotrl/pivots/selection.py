@@ -15,6 +15,7 @@ from pivotrl.pivots.select import Tally, is_pivot
 from pivotrl.trajectories.records import Pivot, Profile
 from pivotrl.trajectories.store import write_json, write_jsonl
 from pivotrl.trajectories.template import ChatTemplate
+from pivotrl.verifiers.judge.engine import ask_with_engine
 from pivotrl.verifiers.registry import build_verifier
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def select_pivots(
     """
     out = Path(out_dir)
     scorer = Scorer(config.verifier, parser, template)
+    scorer.attach(ask_with_engine(engine, template))
     log = ProgressLog(out)
     finished, problem = 0, ""
     with FolderLock(out) as lock:

@@ -77,7 +77,7 @@ def config_file(tmp_path, **sections):
             ["--config", "run.yaml", "--trajectories", "a.jsonl", "pivots.max_bad_share=1"],
             "model.path: there is no folder",
         ),
-        (["--config", "run.yaml", "--trajectories", "a.jsonl", "verifier.name=judge"], "verifier.name: 'judge'"),
+        (["--config", "run.yaml", "--trajectories", "a.jsonl", "verifier.name=magic"], "verifier.name: 'magic'"),
     ],
 )
 def test_a_users_error_is_one_clear_line_and_exit_code_2(tmp_path, arguments, says):

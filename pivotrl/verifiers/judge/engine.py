@@ -6,21 +6,26 @@ from typing import Any
 from pivotrl.verifiers.judge.usage import Completion
 
 
-def ask_with_engine(engine: Any, template: Any, max_tokens: int) -> Callable[[list[str]], list[Completion]]:
+def ask_with_engine(engine: Any, template: Any) -> Callable[[list[str], int], list[Completion]]:
     """A function for `JudgeVerifier.attach`: answers prompts greedily, as a user's messages, in order.
 
     Args:
-        engine: `pivotrl.rollout.engine.Engine`. Collective over the engine's ranks, as `Engine.generate` is: each of
-            them must ask the same.
+        engine: `pivotrl.rollout.engine.Engine`. Only one of a single rank can judge.
         template: `pivotrl.trajectories.template.ChatTemplate` of the engine's model.
-        max_tokens: of one answer.
 
+    What it gives raises ValueError where an engine has several ranks: each would judge other completions, and wait for
+    the others.
     A prompt that does not fit into `rollout.max_model_len`, and an answer that is cut off, have no text.
     """
 
-    def ask(prompts: list[str]) -> list[Completion]:
+    def ask(prompts: list[str], max_tokens: int) -> list[Completion]:
         from pivotrl.rollout.records import Request
 
+        if engine.config.tensor > 1:
+            raise ValueError(
+                f"rollout.tensor is {engine.config.tensor}: an engine of several ranks cannot be the judge; write 1, "
+                "or the http://host:port/v1 of a server in verifier.params.endpoint"
+            )
         encoded = [template.encode([{"role": "user", "content": prompt}], []) for prompt in prompts]
         longest = engine.config.max_model_len - max_tokens
         fitting = [index for index, ids in enumerate(encoded) if len(ids) <= longest]

@@ -26,8 +26,8 @@ from pivotrl.verifiers.judge.question import RUBRIC, Answer, Question
 from pivotrl.verifiers.judge.usage import Completion, Usage
 from pivotrl.verifiers.params import Overridable
 
-Ask = Callable[[list[str]], Sequence[Completion | str]]
-"""Answers prompts, in order; plain text where tokens are not counted."""
+Ask = Callable[[list[str], int], Sequence[Completion | str]]
+"""Answers prompts, in order, with so many tokens each at most; plain text where tokens are not counted."""
 
 
 class JudgeVerifier(Verifier):
@@ -121,7 +121,8 @@ class JudgeVerifier(Verifier):
                 "verifier.params.endpoint: `engine` has no engine here; write the http://host:port/v1 of a server, or "
                 "judge inside a run, whose engine is attached"
             )
-        found = self._ask([question.prompt(self._secret) for question in questions.values()])
+        prompts = [question.prompt(self._secret) for question in questions.values()]
+        found = self._ask(prompts, self._params.default.max_tokens)
         assert len(found) == len(questions), "an engine answers every prompt"
         answers = [Completion(answer) if isinstance(answer, str) else answer for answer in found]
         return {key: self._read(question, answer) for (key, question), answer in zip(questions.items(), answers)}

@@ -1,5 +1,7 @@
 from types import SimpleNamespace
 
+import pytest
+
 from pivotrl.rollout.records import Sample
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.judge.engine import ask_with_engine
@@ -21,7 +23,7 @@ class Template:
 class Engine:
     """Answers SAME; where a question says `ramble`, it never ends."""
 
-    config = SimpleNamespace(max_model_len=8000)
+    config = SimpleNamespace(max_model_len=8000, tensor=1)
 
     def __init__(self):
         self.requests = []
@@ -41,8 +43,8 @@ class Engine:
 
 def test_the_runs_own_engine_judges():
     engine = Engine()
-    judging = JudgeVerifier({"endpoint": "engine"})
-    judging.attach(ask_with_engine(engine, Template(), max_tokens=100))
+    judging = JudgeVerifier({"endpoint": "engine", "max_tokens": 100})
+    judging.attach(ask_with_engine(engine, Template()))
     texts = ["Done!", "I ramble.", "long " * 2000, "Finished."]
     attempts = [
         Attempt({"type": "message", "content": "Done."}, [{"type": "message", "content": text}]) for text in texts
@@ -57,3 +59,13 @@ def test_the_runs_own_engine_judges():
     assert {(request.n, request.temperature, request.max_tokens) for request in engine.requests} == {(1, 0.0, 100)}
     assert judging.verify(attempts[2]).reason == "judge_unclear"
     assert len(engine.requests) == 6  # nothing fits: the engine is not asked
+
+
+def test_an_engine_of_several_ranks_is_refused_when_it_is_asked():
+    engine = Engine()
+    engine.config = SimpleNamespace(max_model_len=8000, tensor=2)
+    judging = JudgeVerifier({"endpoint": "engine"})
+    judging.attach(ask_with_engine(engine, Template()))
+    said, done = ({"type": "message", "content": text} for text in ("Done!", "Done."))
+    with pytest.raises(ValueError, match=r"rollout.tensor is 2: an engine of several ranks cannot be the judge"):
+        judging.verify(Attempt(done, [said]))

@@ -95,7 +95,7 @@ HOSTILE = [
 @pytest.mark.parametrize("expert", [EXPERT, message("Done."), {"type": "function_call_batch", "calls": [EXPERT] * 2}])
 def test_hostile_output_gets_a_verdict_soon(expert):
     judging = JudgeVerifier({"endpoint": "engine"})
-    judging.attach(lambda prompts: [verdict(prompt, "SAME") for prompt in prompts])
+    judging.attach(lambda prompts, max_tokens: [verdict(prompt, "SAME") for prompt in prompts])
     odd = {"tools": [None, {"function": {"name": 1}}], "messages": [{"role": "user", "content": 3}, None, {"role": []}]}
     start = time.perf_counter()
     for item in HOSTILE:
@@ -235,7 +235,8 @@ def test_the_engine_must_be_attached():
         judging.verify(OTHER)
     asked = []
 
-    def ask(prompts):
+    def ask(prompts, max_tokens):
+        assert max_tokens == 1024
         asked.extend(prompts)
         return [verdict(prompt, "SAME") for prompt in prompts[:-1]] + ["SAME"]
 
