@@ -8,7 +8,7 @@ from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.code.edits import Edit, apply_edit
 from pivotrl.verifiers.code.languages import language_of
 from pivotrl.verifiers.code.paths import same_path
-from pivotrl.verifiers.code.source import compare, same_words
+from pivotrl.verifiers.code.source import compare, same_margin, same_words
 
 MOST_LINES = 60
 """Lines of a changed stretch that is taken apart where its file is not known: finding what is equal inside takes a time
@@ -58,9 +58,7 @@ def _compare_edit(expected: Edit, actual: Edit, file_text: FileText) -> Differen
         wanted = apply_edit(before, expected)
         if isinstance(wanted, str):
             found = apply_edit(before, actual)
-            return (
-                found if isinstance(found, Difference) else _compare_change((before, wanted), (before, found), language)
-            )
+            return found if isinstance(found, Difference) else _compare_change((before, wanted), found, language)
     return _compare_unknown(expected, actual, language)
 
 
@@ -77,6 +75,8 @@ def _compare_change(expected: Change, found: str, language: str | None) -> Diffe
             None if equal else Difference("other_edit", "the expert's changes comments or formatting only, otherwise")
         )
     difference = compare(wanted, found, language)
+    if difference is None and not same_margin(wanted, found, language):
+        return Difference("other_edit", "its lines are indented otherwise")
     if difference is None or difference.reason == "too_long":
         return difference
     return Difference("other_edit", "it changes nothing" if found == before else "the text would read otherwise")
@@ -145,6 +145,13 @@ def _compare_changes(expected: list[Change], actual: list[Change], language: str
     for (old, new), (actual_old, actual_new) in zip(expected, actual):
         if old.strip() != actual_old.strip():
             return Difference("other_edit", f"replaces {excerpt(actual_old)}, expected {excerpt(old)}")
-        if (difference := _compare_change((old, new), actual_new, language)) is not None:
+        ahead = _lead(old).removesuffix(_lead(actual_old))  # the model's edit begins as much further right
+        behind = _lead(actual_old).removesuffix(_lead(old))
+        found = ahead + actual_new.removeprefix(behind) if old.strip() else actual_new
+        if (difference := _compare_change((old, new), found, language)) is not None:
             return difference
     return None
+
+
+def _lead(text: str) -> str:
+    return text[: len(text) - len(text.lstrip())]

@@ -5,7 +5,9 @@ at, so that the time is linear in the text.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 LONGEST = 200_000
 """Characters that are read (some 0.4 s); what a longer text says further on is one token."""
@@ -72,44 +74,49 @@ _ONE_LINE = {quote: re.compile(rf"{quote}(?:[^{quote}\\\n]|\\[\s\S])*{quote}?") 
 _CHARACTER = re.compile(r"'(?:[^'\\\n]|\\[^\n][0-9a-fA-F{}]{0,10})'")
 
 
-def tokens_of(text: str, language: str | None) -> tuple[str, ...]:
+def tokens_of(text: str, language: str | None) -> Iterator[str]:
     """The text's tokens in order. Between two lines that both matter stands "\\n", with a number of levels where
     indentation matters; comments are left out, and strings are kept as they are written."""
     return _tokens(text, _RULES.get(language or "", _UNKNOWN))
 
 
-def outline_of(text: str, language: str) -> tuple[str, ...]:
+def outline_of(text: str, language: str) -> Iterator[str]:
     """The tokens without what may be optional: lines' ends, `;`, a comma before a closing bracket, the choice of
     quotes; operators by character. Texts whose outlines differ mean different things; whether those with equal ones
     mean the same, a parser has to tell."""
-    outline: list[str] = []
+    commas = 0
     for token in _tokens(text, replace(_RULES[language], operators=True)):
         if token.startswith("\n") or token == ";":
             continue
-        if token in (")", "]", "}"):
-            while outline and outline[-1] == ",":
-                outline.pop()
+        if token == ",":
+            commas += 1
+            continue
+        if token not in (")", "]", "}"):
+            yield from "," * commas
+        commas = 0
         if token[0] in "\"'":
-            outline.append(token[1:-1])
+            yield token[1:-1]
         elif token[0].isalnum() or token[0] in "_`":
-            outline.append(token)
+            yield token
         else:
-            outline.extend(token)
-    return tuple(outline)
+            yield from token
 
 
-def _tokens(text: str, rules: Rules) -> tuple[str, ...]:
-    tokens: list[str] = []
+def same_sequence(left: Iterable[str], right: Iterable[str]) -> bool:
+    """Whether both yield the same; what follows the first difference is not asked for."""
+    return all(x == y for x, y in zip_longest(left, right))
+
+
+def _tokens(text: str, rules: Rules) -> Iterator[str]:
     levels: list[int] = []
-    for line in _lines(text, rules):
+    for indent, words in _lines(text, rules):
         if rules.indentation:
-            tokens.append(f"\n{_level(line[0], levels)}")
-        elif rules.newlines or line[1][0] == "#":
-            tokens.append("\n")  # a line of C's preprocessor ends where it ends
-        tokens += line[1]
-        if not rules.newlines and line[1][0] == "#":
-            tokens.append("\n")
-    return tuple(tokens)
+            yield f"\n{_level(indent, levels)}"
+        elif rules.newlines or words[0][0] == "#":
+            yield "\n"  # a line of C's preprocessor ends where it ends
+        yield from words
+        if not rules.newlines and words[0][0] == "#":
+            yield "\n"
 
 
 def _level(indent: int, levels: list[int]) -> int:
@@ -121,11 +128,10 @@ def _level(indent: int, levels: list[int]) -> int:
     return len(levels)
 
 
-def _lines(text: str, rules: Rules) -> list[tuple[int, list[str]]]:
+def _lines(text: str, rules: Rules) -> Iterator[tuple[int, list[str]]]:
     """The logical lines that are not empty: (indentation in columns, tokens)."""
     rest = text[LONGEST:]
     text = text[:LONGEST].replace("\r\n", "\n")
-    lines: list[tuple[int, list[str]]] = []
     words: list[list[str]] = []
     indent = start = position = depth = 0
     while position < len(text):
@@ -133,7 +139,7 @@ def _lines(text: str, rules: Rules) -> list[tuple[int, list[str]]]:
             position += 1
             if depth == 0:
                 if words:
-                    lines.append((indent, ["".join(parts) for parts in words]))
+                    yield indent, ["".join(parts) for parts in words]
                 words, start = [], position
             continue
         word, end = _next(text, position, rules)
@@ -153,8 +159,7 @@ def _lines(text: str, rules: Rules) -> list[tuple[int, list[str]]]:
     if rest:
         words.append([rest])
     if words:
-        lines.append((indent, ["".join(parts) for parts in words]))
-    return lines
+        yield indent, ["".join(parts) for parts in words]
 
 
 def _next(text: str, position: int, rules: Rules) -> tuple[str, int]:

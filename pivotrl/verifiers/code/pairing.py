@@ -12,6 +12,9 @@ MOST_CALLS = 32
 MOST_CHARACTERS = 400_000
 """Characters of the model's arguments that are compared in one verdict; the calls beyond match nothing."""
 
+LONGEST_NAME = 256
+"""Characters of a tool's name."""
+
 CompareCall = Callable[[dict, dict[str, Any], dict, dict[str, Any]], Difference | None]
 """(the expert's call, its arguments, the model's call, its arguments) -> the difference."""
 
@@ -60,8 +63,8 @@ def compare_batches(expected: list[dict], actual: list[dict], compare: CompareCa
 def _compare(wanted: dict, call: dict, arguments: Any, compare: CompareCall) -> Difference | None:
     if isinstance(arguments, Difference):
         return arguments
-    if not isinstance(call.get("name"), str):
-        return Difference("other_tool", "the call has no name")
+    if not isinstance(call.get("name"), str) or len(call["name"]) > LONGEST_NAME:
+        return Difference("other_tool", "the call has no name that a tool could have")
     if not isinstance(arguments, dict):
         return Difference("other_type", "the arguments are no object")
     return compare(wanted, parse_expected(wanted["arguments"]), call, arguments)

@@ -44,6 +44,17 @@ def same_words(expected: str, actual: str) -> bool:
     return expected.split() == actual.split()
 
 
+def same_margin(expected: str, actual: str, language: str | None) -> bool:
+    """Whether the first lines of code are equally far indented, where that matters or may: `compare` takes both for snippets
+    that were cut out anywhere; put in the place of one text, their margin counts."""
+    return (language is not None and language not in _INDENTED) or _margin(expected) == _margin(actual)
+
+
+def _margin(text: str) -> int:
+    first = next((line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
+    return len(first[: len(first) - len(first.lstrip())][:500].expandtabs(8))
+
+
 def _by_lines(expected: str, actual: str, language: str | None) -> bool:
     return _lines(expected) == _lines(actual)
 
@@ -53,7 +64,7 @@ def _lines(text: str) -> str:
 
 
 def _by_tokens(expected: str, actual: str, language: str | None) -> bool:
-    return lexer.tokens_of(expected, language) == lexer.tokens_of(actual, language)
+    return lexer.same_sequence(lexer.tokens_of(expected, language), lexer.tokens_of(actual, language))
 
 
 def _by_reading(expected: str, actual: str, language: str) -> bool:
@@ -67,7 +78,7 @@ def _by_outline(expected: str, actual: str, language: str) -> bool:
     """See `syntax`."""
     if not (syntax.fits(expected, language) and syntax.fits(actual, language)):
         return _by_tokens(expected, actual, language)
-    if lexer.outline_of(expected, language) != lexer.outline_of(actual, language):
+    if not lexer.same_sequence(lexer.outline_of(expected, language), lexer.outline_of(actual, language)):
         return False
     return _by_reading(expected, actual, language)
 
@@ -86,6 +97,7 @@ _READERS = {
     "python": lambda text, language: python_tree.tree_of(text),
     "json": lambda text, language: json_text.value_of(text),
 }
+_INDENTED = ("python", "yaml", "makefile")
 _COMPARISONS = {
     "text": _by_lines,
     "python": _by_reading,
