@@ -2,8 +2,9 @@
 
 The same: quoting, white space, line continuations, comments; the order, bundling and spelling of known options; paths
 as text; a `cd` in front and the paths below it; environment prefixes; the delimiter of a here-document; `egrep` for
-`grep -E` and the like. Different: whatever else is. docs/verifiers.md lists both, and what is taken for granted (GNU
-tools, no aliases, no symbolic links on the way, a leading `cd` that succeeds).
+`grep -E` and the like. Different: whatever else is; of commands and options that `tables` does not know, every word
+counts in its place. Taken for granted: GNU tools, no aliases or functions under their names, no symbolic links on the
+way, a leading `cd` that succeeds, and that it does not matter how a command prints names (`./a` or `a`).
 """
 
 import shlex

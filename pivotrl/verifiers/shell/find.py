@@ -65,7 +65,7 @@ def _terms(words: list[Word], scope: Scope, depth: int, read: Callable[..., Comm
         name = _OTHER_NAMES.get(word, word) if isinstance(word, str) else word
         following = words[position + 1] if position + 1 < len(words) else None
         position += 1
-        if name in ("-a", "-and") and not negated:
+        if name in ("-a", "-and") and not negated and (tests or actions) and following is not None:
             continue
         if name == "!":
             negated = not negated

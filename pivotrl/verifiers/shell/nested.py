@@ -62,8 +62,10 @@ def _shell(name: str, words: list[Word], scope: Scope, depth: int, read: Read) -
 
 def _tar(name: str, words: list[Word], scope: Scope, depth: int, read: Read) -> Command | None:
     """`tar xzf a.tgz` is `tar -x -z -f a.tgz`: letters that take a value take the words that follow, in turn."""
-    if not words or not isinstance(words[0], str) or words[0].startswith("-") or not words[0].isalpha():
+    if not words or head(words[0]).startswith("-"):
         return None
+    if not isinstance(words[0], str) or not words[0].isalpha():
+        return Command(scope.directory, (), name, None, tuple(words))
     spelled: list[Word] = []
     rest = words[1:]
     for letter in words[0]:

@@ -32,6 +32,8 @@ class Tool:
     """The operand that is meant where there is none."""
     number: str | None = None
     """`-5` is this option with the value 5."""
+    number_first: int = 0
+    """... but only as the first of so many arguments at most; 0: anywhere."""
     script: tuple[str, ...] = ()
     """Where none of these options is given, the first operand is the value of the first of them (sed -e, grep -e)."""
     paths: frozenset[str] = frozenset()
@@ -65,16 +67,19 @@ def tool(options: str = "", *, sub: dict[str, Tool] | None = None, **settings: A
 
     Args:
         options: entries apart by spaces, each the spellings of one option, `/` between them, the canonical one first,
-            one letter short and more letters long, and its kind at the end: `n/lines=`.
+            one letter short and more letters long, and its kind at the end: `n/lines=`. A spelling may have a kind of
+            its own (`U=/unified?`); `?` at the end is for long ones, as short ones seldom take an optional value.
         settings: the fields of Tool; `paths`, `positional`, `last`, `exclusive` and `script` as words apart by spaces.
     """
     short: dict[str, tuple[str, str]] = {}
     long: dict[str, tuple[str, str]] = {}
     for entry in options.split():
-        kind = entry[-1] if entry[-1] in "=?#" else NONE
-        names = entry.rstrip("=?#").split("/")
-        for name in names:
-            (short if len(name) == 1 else long)[name] = names[0], kind
+        spellings = entry.split("/")
+        canonical, last = spellings[0].rstrip("=?#"), entry[-1]
+        for spelling in spellings:
+            name = spelling.rstrip("=?#")
+            kind = spelling[len(name) :] or (last if last in "=#" or (last == "?" and len(name) > 1) else NONE)
+            (short if len(name) == 1 else long)[name] = canonical, kind
     for name in ("paths", "positional", "last"):
         settings[name] = frozenset(settings.get(name, "").split())
     for name in ("exclusive", "script"):
@@ -103,7 +108,11 @@ def read_options(known: Tool, words: list[Word]) -> tuple[list[tuple[str, Any]],
         if uncertain:
             return None  # an expansion before it may hold options, or `--`
         following = words[position] if position < len(words) else None
-        read = _long(known, word, text, following) if text[1] == "-" else _short(known, word, text, following)
+        read = (
+            _long(known, word, text, following)
+            if text[1] == "-"
+            else _short(known, word, text, following, position == 1 and len(words) <= known.number_first)
+        )
         if read is None:
             return None
         found, taken = read
@@ -133,8 +142,10 @@ def _long(known: Tool, word: Word, text: str, following: Word | None) -> tuple[l
     return [(option, None)], 0
 
 
-def _short(known: Tool, word: Word, text: str, following: Word | None) -> tuple[list[tuple[str, Any]], int] | None:
-    if known.number and isinstance(word, str) and word[1:].isdigit():
+def _short(
+    known: Tool, word: Word, text: str, following: Word | None, may_be_number: bool
+) -> tuple[list[tuple[str, Any]], int] | None:
+    if known.number and isinstance(word, str) and word[1:].isdigit() and (may_be_number or not known.number_first):
         return [(known.number, word[1:])], 0
     options: list[tuple[str, Any]] = []
     for index, letter in enumerate(text[1:], start=2):

@@ -21,8 +21,8 @@ _CHUNK, MOST_READS = 4096, 64
 """The parser reads the text in pieces of so many bytes, and so often. The scripts of a Linux system need 16 readings
 at most; text that is no shell makes it read the rest anew at each token."""
 MOST_STEPS = 0.1
-"""Reports of progress (one in 100 steps of the parser) a byte of text, beyond the first 100. The same scripts need 0.01,
-and commands of one letter 0.05."""
+"""Reports of progress (one in 100 steps of the parser) a byte of text, beyond the first 100. The same scripts need
+0.01, and commands of one letter 0.05."""
 
 _ODD = re.compile(r"[^\n\t\x20-\x7e\u00a1-\u1fff\u2010-\u2027\u2030-\u205e\u2070-\u2fff\u3001-\ud7ff\uf900-\ufefe]")
 """Control characters, carriage returns, lone surrogates, and white space that the shell takes for letters: the parser

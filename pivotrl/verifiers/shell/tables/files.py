@@ -107,5 +107,5 @@ FILES: dict[str, Tool] = {
         "u/update l/links p/perms t/times partial",
         exclusive="exclude/include",
     ),
-    "mktemp": tool("d/directory q/quiet p/tmpdir? t u/dry-run suffix="),
+    "mktemp": tool("d/directory q/quiet p=/tmpdir? t u/dry-run suffix="),
 }

@@ -4,8 +4,8 @@ from pivotrl.verifiers.shell.options import Tool, tool
 
 _SHOWN = (
     "p/u/patch s/no-patch U/unified= stat? numstat shortstat name-only name-status summary raw patch-with-stat color? "
-    "no-color word-diff? color-words? w/ignore-all-space b/ignore-space-change ignore-blank-lines M/find-renames? "
-    "C/find-copies? diff-filter= S= G= a/text binary full-index no-renames no-ext-diff relative? z R check minimal "
+    "no-color word-diff? color-words? w/ignore-all-space b/ignore-space-change ignore-blank-lines M?/find-renames? "
+    "C?/find-copies? diff-filter= S= G= a/text binary full-index no-renames no-ext-diff relative? z R check minimal "
     "patience histogram inter-hunk-context= W/function-context exit-code quiet diff-algorithm= no-prefix submodule? "
 )
 _LISTED = (
@@ -31,8 +31,8 @@ _restore = tool(
 _commit = tool(
     "a/all p/patch C/reuse-message= c/reedit-message= fixup= squash= F/file= m/message= author= date= s/signoff "
     "no-signoff amend n/no-verify verify allow-empty allow-empty-message no-edit e/edit v/verbose q/quiet dry-run "
-    "short porcelain long reset-author S/gpg-sign? no-gpg-sign o/only i/include trailer= cleanup= t/template= "
-    "u/untracked-files?",
+    "short porcelain long reset-author S?/gpg-sign? no-gpg-sign o/only i/include trailer= cleanup= t/template= "
+    "u?/untracked-files?",
     keep_dashes=True,
 )
 
@@ -44,7 +44,7 @@ GIT: dict[str, Tool] = {
         exclusive="p/no-pager",
         sub={
             "status": tool(
-                "s/short b/branch show-stash porcelain? long v/verbose u/untracked-files? ignored? z "
+                "s/short b/branch show-stash porcelain? long v/verbose u?/untracked-files? ignored? z "
                 "ignore-submodules? no-renames column?",
                 keep_dashes=True,
             ),

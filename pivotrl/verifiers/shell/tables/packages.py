@@ -100,7 +100,7 @@ PACKAGES: dict[str, Tool] = {
         "B/always-make C/directory= d debug? e/environment-overrides f/file/makefile= i/ignore-errors I/include-dir= "
         "j/jobs# k/keep-going S/stop/no-keep-going l/load-average# n/just-print/dry-run/recon o/old-file= "
         "p/print-data-base q/question r/no-builtin-rules R/no-builtin-variables s/silent/quiet t/touch "
-        "w/print-directory no-print-directory W/what-if= O/output-sync? trace",
+        "w/print-directory no-print-directory W/what-if= O?/output-sync? trace",
         directory="C",
         exclusive="k/S",
     ),

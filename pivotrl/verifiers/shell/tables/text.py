@@ -35,6 +35,7 @@ TEXT: dict[str, Tool] = {
         operands="paths",
         free=True,
         number="n",
+        number_first=1000,
         exclusive="n/c q/v",
         defaults={"n": "10"},
     ),
@@ -43,6 +44,7 @@ TEXT: dict[str, Tool] = {
         operands="paths",
         free=True,
         number="n",
+        number_first=2,
         exclusive="n/c q/v f/F/follow",
         defaults={"n": "10"},
     ),
@@ -66,7 +68,7 @@ TEXT: dict[str, Tool] = {
         exclusive="i/S/s n/N g/iglob t/T u/hidden/no-ignore",
     ),
     "sed": tool(
-        "n/quiet/silent e/expression= f/file= E/r/regexp-extended i/in-place? l/line-length= s/separate u/unbuffered "
+        "n/quiet/silent e/expression= f/file= E/r/regexp-extended i?/in-place? l/line-length= s/separate u/unbuffered "
         "z/null-data debug posix sandbox follow-symlinks",
         operands="paths",
         free=True,
@@ -95,11 +97,11 @@ TEXT: dict[str, Tool] = {
         free=True,
     ),
     "paste": tool("d/delimiters= s/serial z", operands="paths", free=True),
-    "tr": tool("c/C/complement d/delete s/squeeze-repeats t/truncate-set1", free=True),
+    "tr": tool("c/C/complement d/delete s/squeeze-repeats t/truncate-set1", permute=False, free=True),
     "column": tool("t/table s/separator= c/output-width= x o/output-separator=", operands="paths", free=True),
     "diff": tool(
-        "a/text b/ignore-space-change B/ignore-blank-lines brief/q c C/context= color? E e/ed i/ignore-case n "
-        "N/new-file p r/recursive s/report-identical-files side-by-side/y t/expand-tabs u U/unified? "
+        "a/text b/ignore-space-change B/ignore-blank-lines brief/q c C=/context? color? E e/ed i/ignore-case n "
+        "N/new-file p r/recursive s/report-identical-files side-by-side/y t/expand-tabs u U=/unified? "
         "w/ignore-all-space W/width= x/exclude= X/exclude-from= strip-trailing-cr suppress-common-lines Z",
         operands="paths",
         free=True,
