@@ -110,10 +110,10 @@ def test_the_only_argument_is_the_number():
 
 @pytest.mark.parametrize("unit", ["1,", "1", " ", "-", "answer ", "111,", "$ ", "1e1", "answer is ", "\\boxed{", "{"])
 def test_hostile_text_is_read_soon(unit):
-    start = time.perf_counter()
+    start = time.process_time()
     number_of(unit * (LONGEST_TEXT // len(unit)))
     number_of("\\boxed{" + unit * LONGEST_TEXT)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 VALUES = st.text(max_size=30) | st.integers() | st.floats() | st.none() | st.booleans() | st.lists(st.integers())

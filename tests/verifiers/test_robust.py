@@ -444,13 +444,13 @@ def test_hostile_arguments_get_a_verdict_soon():
         "1" * 10_000_000,
         "\x00",
     ]
-    start = time.perf_counter()
+    start = time.process_time()
     for text in hostile:
         for expected in (expert, batch(expert, expert), message()):
             assert ROBUST.verify(Attempt(expected, [call(text)], None, [tool(SCHEMA)])).reward == 0
     flood = [call({"a": index}) for index in range(5000)]
     assert ROBUST.verify(Attempt(batch(*[expert] * 2000), flood)).reward == 0
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_speed_on_one_core(shared_data):

@@ -52,6 +52,17 @@ def test_optional_arguments(expected, actual, says):
     assert reason(expected, actual, OPTIONAL) == says
 
 
+def test_null_is_not_the_default_where_that_is_something_else():
+    parameters = schema(limit={"type": ["integer", "null"], "default": 10})
+    assert reason({}, {"limit": None}, parameters) == "other_keys"
+    assert reason({"limit": None}, {}, parameters) == "missing_argument"
+
+
+def test_a_pattern_makes_an_identifier():
+    assert reason({"x": "New York"}, {"x": "new york"}, schema(x=STRING)) is None
+    assert reason({"x": "New York"}, {"x": "new york"}, schema(x={"pattern": "^N"})) == "other_value"
+
+
 def test_a_default_does_not_excuse_a_required_argument():
     parameters = schema(["unit"], unit={"type": "string", "default": "C"})
     assert reason({"unit": "C"}, {}, parameters) == "missing_argument"

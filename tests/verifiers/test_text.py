@@ -45,6 +45,8 @@ CHANGED = [
     ("cancel the order now", "do not cancel the order"),
     ("cancel the order now", "don't cancel the order now"),
     ("cancel the order now", "never cancel the order now"),
+    ("the order is cancelled", "the order is cancelled, not"),
+    ("no, the order is cancelled", "the order is cancelled"),
     ("find flights with wifi", "find flights without wifi"),
     ("we go outside if it rains", "we go outside unless it rains"),
     ("do not cancel the order but refund the fee", "cancel the order but do not refund the fee"),
@@ -184,10 +186,10 @@ UNITS += ["2024-05-05T10:00:00+02:00 ", "not a ", "\ud800", "\U00010a40 ", "1,",
 @pytest.mark.parametrize("unit", UNITS)
 def test_hostile_text_is_compared_soon(unit):
     text = (unit * LONGEST_COMPARED)[: LONGEST_COMPARED - 10]
-    start = time.perf_counter()
+    start = time.process_time()
     compare("one 1 two three " + text[:-40], text)
     compare(text, "one 1 two three " + text[:-40])
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 PIECES = [

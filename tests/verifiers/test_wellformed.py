@@ -105,6 +105,8 @@ def test_calls_of_every_family_are_counted(text, calls):
         f"<tool_call>{BODY}</tool_call></tool_call>",
         f"<tool_call><tool_call>{BODY}</tool_call></tool_call>",
         f"<tool_call>{BODY}{ONE}</tool_call>",
+        f"<tool_call>{BODY}<tool_call></tool_call>",
+        f"<tool_call>{BODY}<think></tool_call>",
         f"{ONE} and then {ONE}",
         f"{ONE}\nDone.",
         f"{ONE}\n{MESSAGE['content']}<|im_end|>",
@@ -220,11 +222,11 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_text_is_judged_soon(case):
     text = HOSTILE[case]
-    start = time.perf_counter()
+    start = time.process_time()
     for items in ([CALL], [{"type": "message", "content": text}]):
         for given_text in (text, None):
             format_fault(Attempt(MESSAGE, items, given_text))
-    assert time.perf_counter() - start < 4
+    assert time.process_time() - start < 4
 
 
 TAGS = ["<tool_call>", "</tool_call>", "<think>", "</think>", "<function=f>", "</function>", "<parameter=a>"]
