@@ -133,7 +133,8 @@ def _name_of(tool: Any) -> Any:
 def _compare_shell(expected: Job, wanted: Arguments, actual: Job, found: Arguments) -> Difference | None:
     difference = compare_commands(expected.command, actual.command)
     if difference is not None:
-        return Difference("other_command", f"{difference.reason}: {difference.detail}")
+        detail = f"{difference.reason}: {difference.detail}"
+        return Difference("other_command", detail.removeprefix("other_command: "))
     ignored = FREE | set(COMMANDS)
     left, right = ({key: value for key, value in given.items() if key not in ignored} for given in (wanted, found))
     return compare_arguments(_without_defaults(left), _without_defaults(right))

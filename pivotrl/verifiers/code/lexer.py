@@ -130,7 +130,7 @@ def _level(indent: int, levels: list[int]) -> int:
 
 def _lines(text: str, rules: Rules) -> Iterator[tuple[int, list[str]]]:
     """The logical lines that are not empty: (indentation in columns, tokens)."""
-    rest = text[LONGEST:]
+    rest = text[LONGEST:].rstrip()
     text = text[:LONGEST].replace("\r\n", "\n")
     words: list[list[str]] = []
     indent = start = position = depth = 0

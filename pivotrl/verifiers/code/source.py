@@ -45,8 +45,8 @@ def same_words(expected: str, actual: str) -> bool:
 
 
 def same_margin(expected: str, actual: str, language: str | None) -> bool:
-    """Whether the first lines of code are equally far indented, where that matters or may: `compare` takes both for snippets
-    that were cut out anywhere; put in the place of one text, their margin counts."""
+    """Whether the first lines of code are equally far indented, where that matters or may: `compare` takes both for
+    snippets that were cut out anywhere; put in the place of one text, their margin counts."""
     return (language is not None and language not in _INDENTED) or _margin(expected) == _margin(actual)
 
 
