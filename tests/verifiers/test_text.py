@@ -14,6 +14,7 @@ SAME = [
     ("cancel the order now", "Please cancel the order now."),
     ("cancel the order now", "the order: cancel now, please!"),
     ("refund 30 dollars to Mia", "Could you refund $30 to Mia, please?"),
+    ("refund 30 dollars to Mia", "refund 30 USD to Mia"),
     ("move it to May 5", "please move it to 5 May"),
     ("move it to May 5th, 2024", "move it to 2024-05-05"),
     ("move it to May 5, 2024", "move it to May 5"),

@@ -14,6 +14,7 @@ MOST_QUOTES = 50
 
 _QUOTED = re.compile('"([^"\n]{2,200})"|\u201c([^\u201d\n]{2,200})\u201d|`([^`\n]{2,200})`')
 _NO_NAMES = {"customer", "user", "client", "caller", "agent", "passenger", "guest", "member", "everyone", "id", "ids"}
+_NO_NAMES |= {"usd", "eur", "gbp", "asap"}
 _VERBS = {"is", "was", "has", "had", "will", "would", "can", "wants", "wanted", "needs", "needed", "asks", "asked"}
 _VERBS |= {"says", "said", "requests", "requested", "wishes", "lives", "works", "likes", "prefers"}
 _KNOWN = words.STOP | words.NEGATIONS | words.MONTHS.keys() | words.DAYS | words.SMALL.keys() | words.SCALES.keys()
