@@ -281,6 +281,7 @@ DIFFERENT = [
     ("a > b 2>&1", "a 2>&1 > b", "other_redirect"),
     ("a < b", "a > b", "other_redirect"),
     ("a 2>/dev/null", "a &>/dev/null", "other_redirect"),
+    ("a &> b", "a &>> b", "other_redirect"),
     ("cat <<EOF\nx\nEOF", "cat <<EOF\ny\nEOF", "other_redirect"),
     ("cat <<EOF\n x\nEOF", "cat <<EOF\nx\nEOF", "other_redirect"),
     ("cat <<EOF\n\nx\nEOF", "cat <<EOF\nx\nEOF", "other_redirect"),
@@ -349,6 +350,7 @@ DIFFERENT = [
     ("bash -c 'ls -l'", "bash -c 'ls -a'", "other_flags"),
     ("bash -c 'a; b'", "bash -c 'b; a'", "other_order"),
     ("bash -c a", "sh -c a", "other_command"),
+    ("bash -c 'ls'", "ls", "other_command"),
     ("bash -c 'echo $0' x", "bash -c 'echo $0' y", "other_operands"),
     # what does not parse
     ("ls ( a", "ls (  a", "not_parsed"),
