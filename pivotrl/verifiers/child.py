@@ -43,7 +43,8 @@ class Child:
         self._shared: tuple[Any, ...] | None = None
         self._clock = Clock()
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_RANK)}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_PACKAGES, environment.get("PYTHONPATH"))))
+        if not _PACKAGES.endswith("-packages"):  # installed, it is found as it was here
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_PACKAGES, environment.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "pivotrl.verifiers.worker"],
             stdin=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """Verdicts from worker processes, under a limit on the time of each: one that is stuck costs its own row, no other."""
 
 import selectors
+import signal
 import time
 import weakref
 from collections import Counter, deque
@@ -12,7 +13,7 @@ from pivotrl.verifiers.base import Verdict, VerifierConfig
 from pivotrl.verifiers.child import Child, describe_end
 from pivotrl.verifiers.clock import TICK
 from pivotrl.verifiers.registry import build_verifier
-from pivotrl.verifiers.wire import BadParams, judge_one, shared_half
+from pivotrl.verifiers.wire import BadParams, encode, judge_one, shared_half
 from pivotrl.verifiers.worker import REPLACE_ME
 
 Job = tuple[Attempt, dict[str, Any] | None]
@@ -21,13 +22,11 @@ AHEAD = 0.01
 """Seconds of work that a worker is given at a time: enough that it never waits for more, little enough that the last
 worker of a batch is not much later than the others."""
 MOST_AHEAD = 128
-"""Jobs, and"""
+"""Jobs that a worker is given at a time, at most."""
 MOST_BYTES = 1_000_000
-"""bytes (unless one job is larger) that a worker is given at a time."""
+"""Bytes that wait for a worker, from which on it is given no further job."""
 PAUSE = 0.0005
 """Seconds between two readings while workers are busy: waking for each verdict would cost more than a quick verdict."""
-
-
 FAULTS = ("time_limit", "crashed", "verifier_error")
 """Reasons that are the pool's own, and mean that the verifier gave no verdict."""
 
@@ -42,12 +41,15 @@ class VerdictPool:
     """
 
     def __init__(self, config: VerifierConfig, workers: int, seconds: float):
-        """Raises ValueError where `config` names no verifier, or parameters that it does not know."""
+        """Raises ValueError where `config` names no verifier, or parameters that it does not know or that are no JSON
+        values."""
         self.verifier = build_verifier(config)
         self.faults: Counter[str] = Counter()
         """How many verdicts so far were one of FAULTS, by reason."""
         self._config, self._seconds = config, seconds
         self._workers = workers if self.verifier.in_pool else 0
+        if self._workers:
+            _check_crosses(config)
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._pace = 0.001
@@ -95,6 +97,8 @@ class VerdictPool:
                 self._hire(batch)
                 self._feed(batch)
                 for key, events in self._selector.select(TICK):
+                    if key.data not in self._children:
+                        continue  # an event before it told of its end
                     if events & selectors.EVENT_WRITE:
                         key.data.write()
                         self._listen(key.data)
@@ -167,7 +171,10 @@ class VerdictPool:
             if child.overdue():
                 self._read(child, batch)  # it may have answered since
                 if child in self._children and child.overdue():
-                    self._replace(child, batch, Verdict(0.0, "time_limit", f"no verdict in {self._seconds:g} s"))
+                    self._replace(child, batch, self._too_late())
+
+    def _too_late(self) -> Verdict:
+        return Verdict(0.0, "time_limit", f"no verdict in {self._seconds:g} s")
 
     def _replace(self, child: Child, batch: "_Batch", verdict: Verdict | None = None) -> None:
         """End a child that is stuck (`verdict` is its present job's) or gone; what it had left waits for another."""
@@ -177,8 +184,9 @@ class VerdictPool:
             ended = "it did not start in time" if verdict else describe_end(code)
             raise RuntimeError(f"verifier {self._config.name}: a worker could not start: {ended}")
         if left and not (code == REPLACE_ME and answered):
-            number = left.pop(0)
-            batch.put(number, verdict or Verdict(0.0, "crashed", describe_end(code)))
+            if verdict is None and code != -signal.SIGALRM:  # its own alarm, should it have come first
+                verdict = Verdict(0.0, "crashed", describe_end(code))
+            batch.put(left.pop(0), verdict or self._too_late())
         batch.waiting.extendleft(reversed(left))
 
     def _dismiss(self, child: Child, kill: bool) -> int:
@@ -220,3 +228,12 @@ def _end_all(children: list[Child], selector: selectors.BaseSelector) -> None:
         child.end()
     children.clear()
     selector.close()
+
+
+def _check_crosses(config: VerifierConfig) -> None:
+    try:
+        encode(config.params)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"verifier.params: {error}; write JSON values (a date in quotes), or set verifier.workers to 0"
+        ) from None

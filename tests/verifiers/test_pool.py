@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import date
 
 import pytest
 
@@ -131,6 +132,30 @@ def test_a_rows_unusable_params_are_the_users_error_and_the_pool_lives_on():
 def test_an_unknown_verifier_is_found_at_once():
     with pytest.raises(ValueError, match=r"verifier\.name"):
         VerdictPool(VerifierConfig(name="magic"), 1, 2.0)
+
+
+def test_params_that_cannot_be_sent_are_the_users_error():
+    config = UNRULY.model_copy(update={"params": {"since": date(2024, 5, 1)}})
+    with pytest.raises(ValueError, match=r"verifier\.params: .*date.*; write JSON values"):
+        VerdictPool(config, 1, 2.0)
+    assert VerdictPool(config, 0, 2.0).judge([job("fine")])[0].reward == 1
+
+
+def test_a_worker_that_dies_while_it_is_sent_much_costs_one_verdict():
+    texts = ["die" if index % 5 == 0 else "x" * 3_000_000 for index in range(15)]
+    with VerdictPool(UNRULY, 2, 20.0) as judges:
+        found = judges.judge([job(text, [text, "y" * 1_000_000]) for text in texts])
+    assert [verdict.reason for verdict in found] == [
+        "crashed" if text == "die" else "said " + "x" * 20 for text in texts
+    ]
+
+
+def test_a_worker_that_its_own_alarm_ended_was_too_late(monkeypatch):
+    monkeypatch.setattr(child, "WALL", 0.5)
+    monkeypatch.setattr(child.Child, "overdue", lambda self: False)
+    with VerdictPool(UNRULY, 1, 1.0) as judges:
+        found = judges.judge([job("fine"), job("spin_in_c"), job("fine")])
+    assert [verdict.reason for verdict in found] == ["said fine", "time_limit", "said fine"]
 
 
 def test_a_worker_that_cannot_start_is_an_error_not_a_verdict(monkeypatch):
