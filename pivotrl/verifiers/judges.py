@@ -69,7 +69,8 @@ class Judges:
     def usage(self) -> dict[str, Any]:
         """What verifiers that count their cost (`usage()`) say, by the verifier's name."""
         counted = {name: getattr(pool.verifier, "usage", None) for (name, _), pool in self._pools.items()}
-        return {name: usage() for name, usage in counted.items() if usage is not None}
+        said = {name: usage() for name, usage in counted.items() if usage is not None}
+        return {name: usage for name, usage in said.items() if usage}
 
     def _pool(self, config: VerifierConfig) -> VerdictPool:
         key = _key(config)

@@ -162,9 +162,16 @@ def test_a_judge_decides_messages_and_nothing_else(monkeypatch):
     found = verifier.verify_all(attempts)
     assert [x.reward for x in found] == [1, 1, 0, 0, 1]
     assert [x.reason for x in found][:4] == ["judged", "call_matches", "judged", "empty_message"]
-    (judge,) = verifier._judges.values()
+    judge = verifier._judge
     assert judge.asked == [2] and judge.params == {"model": "m"}
     assert verifier.verify(*attempts[0]).reward == 1
+
+
+@pytest.mark.parametrize("params", [{"judge": {"endpoint": "http://elsewhere/v1"}}, {"message": "judge"}])
+def test_a_row_brings_no_judge(params):
+    """Data decides neither where questions go nor which key they carry."""
+    with pytest.raises(ValueError, match="a row may not choose a judge"):
+        build().verify(Attempt({"type": "message", "content": "Done."}, []), params)
 
 
 SCHEMA = {

@@ -27,7 +27,7 @@ from pivotrl.verifiers.robust.values import Compare, ValueSettings, compare_argu
 from pivotrl.verifiers.robust.wellformed import Thinking, format_fault, is_blank, spoken
 
 if TYPE_CHECKING:
-    from pivotrl.verifiers.judge.verifier import JudgeVerifier
+    from pivotrl.verifiers.judge.verifier import Ask, JudgeVerifier
 
 
 class RobustParams(Section):
@@ -67,38 +67,50 @@ class RobustVerifier(Verifier):
 
     def __init__(self, params: dict[str, Any]):
         self._params = Overridable(RobustParams, params)
-        self._judges: dict[str, JudgeVerifier] = {}
+        self._judge: JudgeVerifier | None = None
         if self._params.default.message == "judge":
+            from pivotrl.verifiers.judge import verifier as judging
+
             self.in_pool = False  # it waits on a server
-            self._judge(self._params.default)
+            self._judge = judging.JudgeVerifier(self._params.default.judge)
+
+    def attach(self, ask: "Ask") -> None:
+        """Give a judge whose endpoint is `engine` its engine."""
+        if self._judge is not None:
+            self._judge.attach(ask)
+
+    def usage(self) -> dict[str, float]:
+        """What the judge was asked and what it cost; nothing where there is none."""
+        return {} if self._judge is None else self._judge.usage()
+
+    def close(self) -> None:
+        """Close the judge's connections and cache."""
+        if self._judge is not None:
+            self._judge.close()
 
     def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
-        settings = self._params.of_row(params)
-        verdict = _decide(attempt, settings)
-        return self._judge(settings).verify(attempt) if verdict is None else verdict
+        return self.verify_all([(attempt, params)])[0]
 
     def verify_all(self, attempts: Sequence[tuple[Attempt, dict[str, Any] | None]]) -> list[Verdict]:
-        """As `verify`; what a judge must decide is asked for all at once."""
-        settings = [self._params.of_row(params) for _, params in attempts]
-        verdicts = [_decide(attempt, chosen) for (attempt, _), chosen in zip(attempts, settings)]
-        asked: dict[str, list[int]] = {}
-        for index, verdict in enumerate(verdicts):
-            if verdict is None:
-                asked.setdefault(repr(settings[index].judge), []).append(index)
-        for indices in asked.values():
-            judge = self._judge(settings[indices[0]])
-            judged = judge.verify_all([(attempts[index][0], None) for index in indices])
-            for index, verdict in zip(indices, judged, strict=True):
+        """Judge many; what the judge must decide is asked for all at once."""
+        verdicts = [_decide(attempt, self._of_row(params)) for attempt, params in attempts]
+        asked = [index for index, verdict in enumerate(verdicts) if verdict is None]
+        if asked:
+            assert self._judge is not None, "only a run that has a judge leaves a verdict to it"
+            judged = self._judge.verify_all([(attempts[index][0], None) for index in asked])
+            for index, verdict in zip(asked, judged, strict=True):
                 verdicts[index] = verdict
         return [verdict for verdict in verdicts if verdict is not None]
 
-    def _judge(self, settings: RobustParams) -> "JudgeVerifier":
-        key = repr(settings.judge)
-        if key not in self._judges:
-            from pivotrl.verifiers.judge.verifier import JudgeVerifier
-
-            self._judges[key] = JudgeVerifier(settings.judge)
-        return self._judges[key]
+    def _of_row(self, params: dict[str, Any] | None) -> RobustParams:
+        """The run's parameters under a row's, which may neither bring a judge nor change where it is asked."""
+        for name in params or ():
+            if name == "judge" or (name == "message" and params[name] == "judge" and self._judge is None):
+                raise ValueError(
+                    f"verifier.params.{name}: a row may not choose a judge; write message and judge in the run's "
+                    "parameters"
+                )
+        return self._params.of_row(params)
 
 
 def _decide(attempt: Attempt, settings: RobustParams) -> Verdict | None:
