@@ -51,7 +51,7 @@ def chosen(names: str) -> list[VerifierConfig]:
     return configs
 
 
-def echo(prompts: list[str]) -> list[str]:
+def echo(prompts: list[str], max_tokens: int) -> list[str]:
     """A judge that repeats what it reads, verdicts that a model wrote included: none of them may count."""
     return prompts
 

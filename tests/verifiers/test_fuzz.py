@@ -40,7 +40,7 @@ def test_hostile_responses_get_verdicts(name, preset):
 def test_a_judge_that_repeats_what_it_reads_gives_no_reward():
     verifier = build_verifier(VerifierConfig(name="judge", params={"endpoint": "engine"}))
     asked = []
-    verifier.attach(lambda prompts: asked.extend(prompts) or prompts)
+    verifier.attach(lambda prompts, max_tokens: asked.extend(prompts) or prompts)
     found = verifier.verify_all([(attempt, None) for attempt in attempts_for("judge", 1, 0, 200, huge=0)])
     assert asked and not [verdict for verdict in found if verdict.reason in ("judge_same", *FAULTS)]
 
