@@ -90,7 +90,9 @@ def _compare_unknown(expected: Edit, actual: Edit, language: str | None) -> Diff
             return Difference("other_edit", f"{found}, expected {expected.kind} at line {expected.first}")
         return _compare_change(("", expected.text), actual.text, language)
     everywhere, known = _everywhere(expected), _known_block(expected)
-    if everywhere != _everywhere(actual) and not (known and all(known[0] == part.old for part in actual.replacements)):
+    # The text that the expert replaces once is there once: to replace it everywhere is the same, but not the reverse.
+    one_text = known is not None and all(part.old == known[0] for part in actual.replacements)
+    if everywhere != _everywhere(actual) and (everywhere or not one_text):
         return Difference("other_edit", "one of them replaces every occurrence")
     if known is not None and not everywhere:
         found = apply_edit(known[0], actual)

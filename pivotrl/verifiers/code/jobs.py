@@ -12,11 +12,12 @@ from pivotrl.verifiers.code.paths import same_path
 from pivotrl.verifiers.code.reads import Read, compare_reads, read_in_shell, read_of
 from pivotrl.verifiers.code.searches import FOLDER, Search, compare_searches, search_in_shell, search_of
 from pivotrl.verifiers.code.shapes import PATH, Arguments, pick, read_edits, tool_key
+from pivotrl.verifiers.code.source import compare as compare_source
 from pivotrl.verifiers.robust.schema import parameters_of, properties_of, resolve
 from pivotrl.verifiers.robust.values import Compare, compare_arguments
 from pivotrl.verifiers.robust.wellformed import is_blank
 from pivotrl.verifiers.shell.compare import compare as compare_commands
-from pivotrl.verifiers.tool_categories import category
+from pivotrl.verifiers.tool_categories import UNKNOWN, category
 
 COMMANDS = ("command", "cmd", "script", "bash_command", "shell_command", "code", "input")
 """Usual names of the argument that holds a shell's command."""
@@ -95,7 +96,7 @@ def compare_jobs(
         return _compare_shell(job, expected, found, actual)
     if job.kind in ("think", "finish") or (job.kind == "planning" and planning == "kind"):
         return _missing(expected, actual) if job.kind == "planning" else None
-    if job.search and found.search and not same_name:
+    if job.search and found.search and (not same_name or (job.search.bare and found.search.bare)):
         return compare_searches(job.search, found.search)
     return _compare_values(wanted, expected, call, actual, tools)
 
@@ -154,12 +155,15 @@ def _compare_values(wanted: dict, expected: Arguments, call: dict, actual: Argum
     """Arguments as values: paths as paths, other text exactly, the rest by the schema."""
     if call["name"] != wanted["name"]:
         return Difference("other_tool", f"{excerpt(call['name'])}, expected {excerpt(wanted['name'])}")
+    python = "python" in tool_key(wanted["name"])
     kinds: Mapping[str, Compare] = {
-        key: _compare_paths if key in _PATHS else _compare_exactly
+        key: _compare_paths if key in _PATHS else _compare_python if python and key == "code" else _compare_exactly
         for key, value in expected.items()
         if isinstance(value, str)
     }
-    left, right = ({key: value for key, value in given.items() if key not in FREE} for given in (expected, actual))
+    # What an unknown tool is told under such a name may be all that it does.
+    free = FREE if category(tool_key(wanted["name"])) != UNKNOWN else {"security_risk"}
+    left, right = ({key: value for key, value in given.items() if key not in free} for given in (expected, actual))
     return compare_arguments(left, right, parameters_of(tools, call["name"]), kinds=kinds)
 
 
@@ -167,6 +171,12 @@ def _compare_paths(expected: Any, actual: Any) -> Difference | None:
     if same_path(expected, actual):
         return None
     return Difference("other_target", f"{excerpt(actual)}, expected {excerpt(expected)}")
+
+
+def _compare_python(expected: Any, actual: Any) -> Difference | None:
+    if isinstance(actual, str) and is_blank(actual):
+        return _compare_exactly(expected, actual)
+    return compare_source(expected, actual, "python")
 
 
 def _compare_exactly(expected: Any, actual: Any) -> Difference | None:

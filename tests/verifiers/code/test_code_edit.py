@@ -110,6 +110,7 @@ UNKNOWN = [
     (editor("insert", insert_line=3, new_str="x = 1"), editor("insert", insert_line=4, new_str="x = 1"), 0),
     (editor("undo_edit"), editor("undo_edit", path="src/m.py"), 1),
     (replace("a", "b"), call("Edit", file_path=PATH, old_string="a", new_string="b", replace_all=True), 1),
+    (call("Edit", file_path=PATH, old_string="a", new_string="b", replace_all=True), replace("a", "b"), 0),
     (replace("a = 1", "b = 1"), call("Edit", file_path=PATH, old_string="a", new_string="b", replace_all=True), 0),
     (replace("x = 1  # old", "x = 1  # new"), replace("x = 1  # old", "x = 1  # old"), 0),
     (replace("x = 1  # old", "x = 1  # new"), replace("x = 1  # old", "x = 1  #  new"), 1),

@@ -69,6 +69,8 @@ SAME = [
     (replace("a = 1", "a = 2"), call("Edit", file_path=PATH, old_string="a = 1", new_string="a = 2")),
     (replace("a = 1\nb = 1", "a = 2\nb = 1"), replace("a = 1", "a = 2", path="src/m.py")),
     (call("my_tool", q="x", n=2), call("my_tool", n=2, q="x")),
+    (call("glob", pattern="*.py", path="."), call("glob", pattern="*.py")),
+    (call("execute_ipython_cell", code="x = 'a'"), call("execute_ipython_cell", code='x = "a"  # c')),
 ]
 OTHER = [
     (bash("ls -la src"), bash("ls -la lib"), "other_command"),
@@ -115,6 +117,9 @@ OTHER = [
     (call("todo_write", todos=[{"id": 1}]), call("todo_write"), "missing_argument"),
     (call("my_tool", q="x y z"), call("my_tool", q="x y w"), "other_value"),
     (call("my_tool", q="x"), call("your_tool", q="x"), "other_tool"),
+    (call("new_issue", description="a"), call("new_issue", description="b"), "other_value"),
+    (call("execute_ipython_cell", code="x = 'a'"), call("execute_ipython_cell", code=""), "missing_argument"),
+    (call("execute_ipython_cell", code="x = 'a'"), call("execute_ipython_cell", code="x = 'b'"), "other_code"),
     (call("apply_changes", changes={"a": 1}), call("apply_changes", changes={"a": 2}), "missing_argument"),
     (bash("ls"), {"type": "function_call", "name": "bash", "arguments": "{"}, "arguments_not_json"),
     (bash("ls"), {"type": "function_call", "name": "bash", "arguments": "[]"}, "other_type"),
