@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from pivotrl.verifiers.base import Verdict, VerifierConfig
 from pivotrl.verifiers.pool import VerdictPool
 from pivotrl.verifiers.registry import build_verifier
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 UNRULY = VerifierConfig(name="tests.verifiers.unruly:Unruly")
 EXPERT = {"type": "message", "content": "right"}
 FINE = ["fine", "good", "well"]
@@ -233,7 +235,10 @@ print(judges._children[0].pid, flush=True)
 time.sleep(60)
 """
     parent = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.getcwd()}
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
     )
     worker = int(parent.stdout.readline())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
