@@ -142,5 +142,6 @@ def _add_product(total_VH: Tensor, d_logits_CV: Tensor, hidden_CH: Tensor) -> No
         torch.addmm(total_VH, d_logits_CV.t(), hidden_CH, out_dtype=dtype, out=total_VH)
     else:  # torch has no such product on a CPU: convert, some columns at a time
         columns = max(1, rows.CHUNK_ELEMENTS // len(d_logits_CV))
+        hidden_CH = hidden_CH.to(dtype)
         for total_BH, d_logits_CB in zip(total_VH.split(columns), d_logits_CV.split(columns, dim=1), strict=True):
-            total_BH.addmm_(d_logits_CB.to(dtype).t(), hidden_CH.to(dtype))
+            total_BH.addmm_(d_logits_CB.to(dtype).t(), hidden_CH)

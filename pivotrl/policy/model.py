@@ -96,7 +96,7 @@ def build_model(
         parallel: the layout.
         dtype: type of the parameters, or its name. For bfloat16 training, wrap in Megatron's Float16Module.
         recompute: recompute activations layer by layer in the backward pass.
-        model_class: a subclass of GPTModel, for other inputs or a partial head.
+        model_class: a subclass of GPTModel, such as the trainer's `head.PolicyModel`, which makes no logits.
 
     Returns:
         One GPTModel: the chunk of this pipeline stage.

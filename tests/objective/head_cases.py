@@ -31,7 +31,7 @@ def check(
     rank, ranks = (0, 1) if group is None else (dist.get_rank(group), dist.get_world_size(group))
     width = len(weight_WH) // ranks
     generator = torch.Generator().manual_seed(7)
-    g_N, h_N = torch.randn(2, len(targets_N), generator=generator, dtype=torch.float64)
+    g_N, h_N = torch.randn(2, len(targets_N), generator=generator, dtype=torch.float64).to(hidden_NH.device)
     wide_NH, wide_WH = hidden_NH.detach().double(), weight_WH.detach().double()
     expected_logp_N, expected_entropy_N, d_NW = vocab_cases.reference(
         wide_NH @ wide_WH.T, targets_N, temperature, g_N, h_N

@@ -14,6 +14,11 @@ from tests.launch import launch
 from tests.objective.head_cases import check, random_case
 from tests.objective.mutants import mutant
 
+GPU = pytest.param(
+    "cuda",
+    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")],
+)
+
 
 @pytest.fixture
 def tiny_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,11 +39,13 @@ class Outputs(TorchDispatchMode):
         return result
 
 
+@pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 @pytest.mark.parametrize("num_rows", [1, 5, 6, 23])
-def test_agrees_with_whole_logits(tiny_chunks, num_rows, temperature):
-    check(head_logprob, *random_case(num_rows, 8, 24, torch.float64), temperature, tolerance=1e-12)
-    check(head_logprob, *random_case(num_rows, 8, 24, torch.float32), temperature, tolerance=1e-5)
+def test_agrees_with_whole_logits(tiny_chunks, num_rows, temperature, device):
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        case = (tensor.to(device) for tensor in random_case(num_rows, 8, 24, dtype))
+        check(head_logprob, *case, temperature, tolerance=tolerance)
 
 
 def test_gradcheck_through_chunks_and_no_second_derivative(tiny_chunks):
@@ -125,9 +132,10 @@ def test_the_weight_gradient_goes_where_the_caller_says(tiny_chunks):
         torch.testing.assert_close(total_VH, 1 + 3 * times * expected_VH)
 
 
-def test_a_float32_gradient_of_bfloat16_weights_is_summed_in_float32(monkeypatch):
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_a_float32_gradient_of_bfloat16_weights_is_summed_in_float32(monkeypatch, device):
     """Against float64, beside the same sum held in bfloat16: what a chunk adds is lost where the total is large."""
-    hidden_NH, weight_VH, targets_N = random_case(512, 16, 40, torch.bfloat16)
+    hidden_NH, weight_VH, targets_N = (tensor.to(device) for tensor in random_case(512, 16, 40, torch.bfloat16))
     monkeypatch.setattr(head, "CHUNK_BYTES", 8 * 40 * 2)
     monkeypatch.setattr(rows, "CHUNK_ELEMENTS", 100)
     weight_VH.requires_grad_()
@@ -135,12 +143,12 @@ def test_a_float32_gradient_of_bfloat16_weights_is_summed_in_float32(monkeypatch
     def error(d_weight_VH: Tensor) -> float:
         return float((d_weight_VH.double() - expected_VH).norm() / expected_VH.norm())
 
-    wide_NV = (hidden_NH.double() @ weight_VH.detach().double().T).bfloat16().double().requires_grad_()
+    wide_NV = (hidden_NH @ weight_VH.detach().T).double().requires_grad_()
     logp_N = wide_NV.log_softmax(dim=1).gather(1, targets_N[:, None]).sum()
     (d_logits_NV,) = torch.autograd.grad(logp_N, wide_NV)
     expected_VH = d_logits_NV.bfloat16().double().T @ hidden_NH.double()
 
-    total_VH = torch.zeros(40, 16)
+    total_VH = torch.zeros(40, 16, device=device)
     head_logprob(hidden_NH, weight_VH, targets_N, weight_grad_VH=total_VH)[0].sum().backward()
     (returned_VH,) = torch.autograd.grad(head_logprob(hidden_NH, weight_VH, targets_N)[0].sum(), weight_VH)
     summed_in_half_VH = torch.zeros_like(weight_VH)
@@ -148,7 +156,7 @@ def test_a_float32_gradient_of_bfloat16_weights_is_summed_in_float32(monkeypatch
         summed_in_half_VH += d_logits_CV.T @ hidden_CH
 
     assert returned_VH.dtype == torch.bfloat16
-    assert error(total_VH) < 1e-4
+    assert error(total_VH) < 1e-3
     assert error(returned_VH) < 2**-8
     assert error(summed_in_half_VH) > 10 * error(total_VH)
     assert error(summed_in_half_VH) > 2 * error(returned_VH)
