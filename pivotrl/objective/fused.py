@@ -45,6 +45,13 @@ def policy_loss(
     logp_T = batch.logp_T.detach()
     if logp_T.dtype != torch.float32:
         raise ValueError(f"logp_T must be float32 for the kernel, got {logp_T.dtype}: use loss.policy_loss")
+    is_sorted = (batch.sample_index_T.diff() >= 0).all()
+    if logp_T.is_cuda:
+        torch._assert_async(is_sorted, "the tokens of a sample must stand together, in the order of the samples")
+    elif not is_sorted:
+        raise ValueError("sample_index_T must not fall: let the tokens of a sample stand together, in their order")
+    if rewards is not None and len(rewards.index_S) != len(batch.advantages_S):
+        raise ValueError(f"index_S must name {len(batch.advantages_S)} samples, got {len(rewards.index_S)}")
     samples = torch.arange(len(batch.advantages_S) + 1, device=logp_T.device)
     given: dict[str, Tensor | None] = {
         "old_logp": batch.old_logp_T,

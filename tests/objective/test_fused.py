@@ -18,7 +18,7 @@ from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.objective.kernels import library
 from pivotrl.objective.kernels.group_loss import group_loss
 from pivotrl.objective.loss import GroupRewards, ResponseTokens
-from tests.objective.fused_cases import check_build, many_groups, single
+from tests.objective.fused_cases import check_build, grouped, many_groups, single
 from tests.objective.test_loss import CONFIGS, make_batch
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to build the kernel for the CPU")
@@ -95,6 +95,21 @@ def test_bad_input_names_the_argument(built):
         fused.policy_loss(ObjectiveConfig(), replace(batch, logp_T=torch.zeros(1).double()), 1.0, library=built)
     with pytest.raises(ValueError, match="needs reference_logp_T"):
         fused.policy_loss(ObjectiveConfig(beta=1.0), batch, 1.0, library=built)
+    two = ResponseTokens(torch.zeros(2), torch.tensor([1, 0]), torch.zeros(2))
+    with pytest.raises(ValueError, match="sample_index_T must not fall"):
+        fused.policy_loss(ObjectiveConfig(), two, 1.0, library=built)
+    one = grouped([2], [0.0, 1.0], [0, 1])
+    with pytest.raises(ValueError, match="index_S must name 1 samples, got 2"):
+        fused.policy_loss(ObjectiveConfig(), batch, 1.0, one, library=built)
+    given = {"logp": torch.zeros(3), "token_offsets": torch.tensor([0, 3], dtype=torch.int32), "library": built}
+    settings = fused._settings(ObjectiveConfig(), 1.0, False)
+    for name, wrong, message in (
+        ("old_logp", torch.zeros(2), r"old_logp must be \[3\], got \[2\]"),
+        ("mask", torch.zeros(3), r"mask must be torch.bool on cpu, got torch.float32"),
+        ("advantages", torch.zeros(1, 1), r"advantages must be \[1\], got \[1, 1\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            group_loss(settings=settings, **(given | {name: wrong}))
     many = GroupRewards(torch.zeros(1025, dtype=torch.float64), torch.tensor([0, 1025], dtype=torch.int32), index)
     with pytest.raises(ValueError, match="a group has 1025 samples, more than 1024"):
         fused.policy_loss(ObjectiveConfig(), batch, 1.0, many, library=built)

@@ -42,27 +42,27 @@ def group_loss(
         library: path of a build for the tensors' device; empty: the one for CUDA that was made at installation.
 
     Raises:
-        ValueError: the tensors are on a device that the build is not for. RuntimeError: CUDA's error.
+        ValueError: a tensor of another device, dtype or length than the kernel reads. RuntimeError: CUDA's error.
     """
     device = logp.device
     if device.type != ("cpu" if library else "cuda"):
         raise ValueError(f"group_loss is not built for tensors on {device}: use objective.loss.policy_loss")
-    num_samples = len(token_offsets) - 1
+    num_tokens, num_samples = len(logp), len(token_offsets) - 1
     tensors = {
-        "token_offsets": (token_offsets, torch.int32),
-        "advantages": (advantages, torch.float32),
-        "rewards": (rewards, torch.float64),
-        "group_offsets": (group_offsets, torch.int32),
-        "reward_index": (reward_index, torch.int32),
-        "logp": (logp, torch.float32),
-        "old_logp": (old_logp, torch.float32),
-        "sampler_logp": (sampler_logp, torch.float32),
-        "reference_logp": (reference_logp, torch.float32),
-        "entropy": (entropy, torch.float32),
-        "mask": (mask, torch.bool),
+        "token_offsets": (token_offsets, torch.int32, num_samples + 1),
+        "advantages": (advantages, torch.float32, num_samples),
+        "rewards": (rewards, torch.float64, None),
+        "group_offsets": (group_offsets, torch.int32, None),
+        "reward_index": (reward_index, torch.int32, num_samples),
+        "logp": (logp, torch.float32, num_tokens),
+        "old_logp": (old_logp, torch.float32, num_tokens),
+        "sampler_logp": (sampler_logp, torch.float32, num_tokens),
+        "reference_logp": (reference_logp, torch.float32, num_tokens),
+        "entropy": (entropy, torch.float32, num_tokens),
+        "mask": (mask, torch.bool, num_tokens),
     }
     # Kept in a variable: the launch reads them after this line.
-    inputs = {name: _ready(name, value, dtype, device) for name, (value, dtype) in tensors.items() if value is not None}
+    inputs = {name: _ready(name, *wanted, device) for name, wanted in tensors.items() if wanted[0] is not None}
     g, h, advantages_out, totals = _outputs(logp, num_samples)
     partials = torch.empty(num_samples, len(TOTALS), dtype=torch.float64, device=device)
     ticket = torch.zeros(1, dtype=torch.int32, device=device)
@@ -102,7 +102,10 @@ def _outputs(logp: Tensor, num_samples: int) -> tuple[Tensor, Tensor, Tensor, Te
     return torch.empty_like(logp), torch.empty_like(logp), logp.new_empty(num_samples), totals
 
 
-def _ready(name: str, value: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _ready(name: str, value: Tensor, dtype: torch.dtype, length: int | None, device: torch.device) -> Tensor:
     if value.dtype != dtype or value.device != device:
         raise ValueError(f"{name} must be {dtype} on {device}, got {value.dtype} on {value.device}")
+    if value.ndim != 1 or length not in (None, len(value)):
+        wanted = "of one dimension" if length is None else f"[{length}]"
+        raise ValueError(f"{name} must be {wanted}, got {list(value.shape)}")
     return value.contiguous()
