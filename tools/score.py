@@ -9,6 +9,7 @@ in the arguments or the file, or where every row is bad.
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -127,9 +128,21 @@ def run(options: argparse.Namespace) -> bool:
 def main() -> int:
     options = parse_arguments()
     well = []
-    code = run_command("score", [__file__], 1, lambda: well.append(run(options)))
+    try:
+        code = run_command("score", [__file__], 1, lambda: well.append(run(options)))
+    except KeyboardInterrupt as stop:
+        print("score: interrupted; nothing is written", file=sys.stderr)
+        return 128 + (stop.args[0] if stop.args else signal.SIGINT)
     return code or (0 if all(well) else 1)
 
 
+def end(number: int, frame: object) -> None:
+    """As Ctrl-C does: what is half written is removed on the way out. (A SystemExit would be the verifier's fault.)"""
+    raise KeyboardInterrupt(number)
+
+
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup's are left alone
+            signal.signal(number, end)
     sys.exit(main())

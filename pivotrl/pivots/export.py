@@ -27,8 +27,9 @@ def export(source: str | Path, out: str | Path) -> int:
     """
     path = Path(source) / "pivots.jsonl" if Path(source).is_dir() else Path(source)
     pivots = PivotFile(path)
-    if Path(out).exists() and Path(out).samefile(path):
-        raise ValueError(f"--out: {out} is the file of pivots itself; write another file")
+    for written in (Path(out), Path(f"{out}.tmp")):  # the second is where `write_jsonl` begins
+        if written.exists() and written.samefile(path):
+            raise ValueError(f"--out: {written} is the file of pivots itself; write another file")
     run_verifier = _run_verifier(path.parent / "summary.json")
     try:
         return write_jsonl(out, _rows(pivots, path, run_verifier))

@@ -62,6 +62,8 @@ def scan_rows(path: str | Path) -> Iterator[tuple[str, Any, str]]:
     read, is packed or is not UTF-8, and where a file of one value or one array stops being JSON.
     """
     with open_for_reading(path) as file:
+        if not file.seekable():
+            raise ValueError(f"{path}: a pipe; files are read more than once: write it to a file, and give its path")
         head = file.read(4096)
         check_head(path, head)
         text = head.removeprefix(BYTE_ORDER_MARK).lstrip()

@@ -114,19 +114,22 @@ class TurnRows:
 def output_items(response: list[Any]) -> list[Item]:
     """A model's output items in the form that verifiers read: a message's content is a string.
 
-    What is no object is left out, and so is a message without any text part, which for NeMo-Gym is none. Of an item
-    that nests too deeply to be handed on, the plain values are kept.
+    What is no object is left out, and so is a message without any text part, or of another role than the assistant's,
+    which for NeMo-Gym is none. Several text parts stand on lines of their own, as NeMo-Gym's terminal verifier has
+    them. Of an item that nests too deeply to be handed on, the plain values are kept.
     """
     items = []
     for item in response:
         if not isinstance(item, dict):
+            continue
+        if item.get("type") == "message" and item.get("role", "assistant") != "assistant":
             continue
         if item.get("type") == "message" and isinstance(item.get("content"), list):
             parts = [part.get("text") for part in item["content"] if isinstance(part, dict)]
             texts = [part for part in parts if isinstance(part, str)]
             if not texts:
                 continue
-            item = item | {"content": "".join(texts)}
+            item = item | {"content": "\n".join(texts)}
         try:
             check_depth(item, "item")
         except RowFault:
@@ -149,14 +152,18 @@ def _identity(row: dict[str, Any], index: int) -> RowId:
 
 
 def _expert(row: dict[str, Any]) -> Action:
-    """The expert's action. A call without `arguments` has none, as for NeMo-Gym's `swe_pivot`."""
+    """The expert's action: the row's, or, as for NeMo-Gym's `swe_pivot` and `terminus_judge`, its metadata's. A call
+    without `arguments` has none, as for `swe_pivot`."""
+    metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
     action = next((row[key] for key in ("expected_action", "expert") if row.get(key) is not None), None)
+    answers = (found["expected_answer"] for found in (row, metadata) if found.get("expected_answer") is not None)
+    answer = next(answers, None)
+    if action is None and answer is None:
+        action = metadata.get("expected_action")
     if action is not None:
         if isinstance(action, dict) and action.get("type") == "function_call":
             action = {"arguments": "{}"} | action
         return check_action(action)
-    metadata = row.get("metadata")
-    answer = row.get("expected_answer", metadata.get("expected_answer") if isinstance(metadata, dict) else None)
     if answer is None:
         raise RowFault(
             "no_expected_action",

@@ -1,5 +1,6 @@
 """What tools/score.py writes: verdicts, and the rows that cannot be judged."""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,18 @@ class Outputs:
                 self._bad.write(dumps(row.to_json()) + "\n")
 
     def write(self, lines: Iterator[dict[str, Any]]) -> None:
-        """Write the verdicts, then the bad rows. Raises ValueError where there is no verdict at all; then only the bad
-        rows are written."""
+        """Write the verdicts, then the bad rows. Raises ValueError where there is no verdict at all (then only the bad
+        rows are written), and where the disk takes no more (then none)."""
+        try:
+            self._write(lines)
+        except OSError as error:
+            if self.out is None:
+                raise
+            raise ValueError(
+                f"--out: {self.out} cannot be written ({error.strerror}); make room, or give another path"
+            ) from None
+
+    def _write(self, lines: Iterator[dict[str, Any]]) -> None:
         finished = False
 
         def some() -> Iterator[dict[str, Any]]:
@@ -82,8 +93,12 @@ class Outputs:
         if not self.out:
             return
         _temporary(self.out).unlink(missing_ok=True)
-        if self._bad:
-            self._bad.close()
+        try:
+            if self._bad:
+                self._bad.close()
+        except OSError:
+            _temporary(self.rejected).unlink(missing_ok=True)
+            raise
         if not finished:
             _temporary(self.rejected).unlink(missing_ok=True)
         elif self._bad:
@@ -93,10 +108,11 @@ class Outputs:
 
 
 def _check_writable(path: Path, inputs: list[str]) -> None:
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError(f"--out: {path} is no file; give the path of a file to write")
-    if any(Path(read).exists() and path.exists() and path.samefile(read) for read in inputs):
-        raise ValueError(f"--out: {path} is a file that is read; give another one")
+    for written in (path, _temporary(path)):
+        if any(os.path.exists(read) and os.path.exists(written) and written.samefile(read) for read in inputs):
+            raise ValueError(f"--out: {written} is a file that is read; give another one")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(_temporary(path), "w"):

@@ -9,6 +9,8 @@ from pivotrl.verifiers.base import Verdict
 from pivotrl.verifiers.rows import BadRow, RowId
 
 BREAKS_SHOWN = 20
+WIDTH = 35
+"""Characters of the reasons' column: the longest key, `string_similarity_below_threshold`, and two blanks."""
 
 
 class Rejects:
@@ -46,9 +48,9 @@ class ReasonTable:
 
     def lines(self) -> list[str]:
         """The table; there is at least one row."""
-        head = f"{'reason':32}{'rows':>9}{'share':>9}{'mean reward':>13}"
+        head = f"{'reason':{WIDTH}}{'rows':>9}{'share':>9}{'mean reward':>13}"
         body = [
-            _line(reason[:31], count, count / self.rows, self._rewards[reason] / count)
+            _line(reason[: WIDTH - 1], count, count / self.rows, self._rewards[reason] / count)
             for reason, count in self._counts.most_common()
         ]
         return [head, *body, _line("all", self.rows, 1.0, self._rewards.total() / self.rows)]
@@ -108,4 +110,4 @@ def usage_lines(usage: dict[str, Any]) -> list[str]:
 
 
 def _line(name: str, count: int, share: float, mean: float) -> str:
-    return f"{name:32}{count:>9,}{share:>8.1%} {mean:>13.3f}"
+    return f"{name:{WIDTH}}{count:>9,}{share:>8.1%} {mean:>13.3f}"

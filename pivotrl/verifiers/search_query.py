@@ -13,6 +13,7 @@ Read as `search_syntax` describes, two queries are equivalent when
 A query that is a URL compares as one, and a list of queries as a set.
 """
 
+from functools import lru_cache
 from itertools import permutations
 from typing import Any
 
@@ -97,11 +98,15 @@ def _compare_queries(expected: str, actual: str, threshold: float, replaced_word
         return Difference("too_long", f"a query of {len(actual)} characters; {LONGEST_QUERY} are compared")
     if _is_url(expected) and _is_url(actual):
         return url.compare(expected, actual)
-    fault = _fault(parse(expected), parse(actual), threshold, replaced_words)
+    fault = _fault(_parsed(expected), _parsed(actual), threshold, replaced_words)
     if fault == "":
         # Nothing but words that say nothing alone: "to be" is not "it has".
         fault = "" if fold(expected).split() == fold(actual).split() else "other words"
     return Difference("other_value", f"{fault}: {excerpt(actual)} is not {excerpt(expected)}") if fault else None
+
+
+_parsed = lru_cache(maxsize=4 * MOST_QUERIES)(parse)
+"""Each query of a list is compared with each, and the K samples of a turn with one. What it returns is not changed."""
 
 
 def _is_url(text: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pivotrl.verifiers import url
-from pivotrl.verifiers.search_words import LIMITS, LINKS, NEGATIONS, OPERATORS, STOP, fold, stem, trim
+from pivotrl.verifiers.search_words import LIMITS, LINKS, NEGATIONS, OPERATORS, ROMAN, STOP, fold, stem, trim
 
 DEEPEST = 16
 """Parentheses within each other that are told apart; deeper ones are passed over."""
@@ -210,6 +210,8 @@ class _Words:
         if run[0].isdigit():
             return self._number(run)
         word = trim(fold(run))
+        if word in ROMAN:
+            return self._number(ROMAN[word])
         if word.endswith("n't") or word in NEGATIONS:
             return ("negation",)
         if word in LINKS:

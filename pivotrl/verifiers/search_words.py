@@ -38,6 +38,14 @@ STOP = frozenset(
 NEGATIONS = frozenset(
     {"not", "no", "never", "without", "except", "excluding", "exclude", "cannot", "nor", "neither", "non"}
 )
+ROMAN = dict(
+    zip(
+        ("ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii", "xiii", "xiv", "xv", "xvi", "xvii", "xviii", "xix"),
+        ("2", "3", "4", "6", "7", "8", "9", "11", "12", "13", "14", "15", "16", "17", "18", "19"),
+        strict=True,
+    )
+)
+"""Numerals that are hardly ever words: of World War I and World War II, the one-letter ones are left alone."""
 _NOT_PLURAL = frozenset({"news", "always", "lens", "aws", "ios", "dns", "sms", "gps", "mars", "less", "paris"})
 
 

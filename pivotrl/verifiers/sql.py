@@ -122,7 +122,7 @@ def _statements(text: str, dialect: str) -> tuple[Form, ...] | None:
         trees = [tree for tree in _parsed(text, dialect) if not isinstance(tree, exp.Semicolon)]
         if not trees or any(isinstance(node, exp.Command) for tree in trees for node in tree.walk()):
             return None
-        return tuple(canonical(tree, dialect in _ANY_CASE) for tree in trees)
+        return tuple(canonical(tree, dialect in _ANY_CASE, dialect == "sqlite") for tree in trees)
     except (SqlglotError, RecursionError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
         return None  # a parser of 30 dialects is not free of faults on text that is none of them
 

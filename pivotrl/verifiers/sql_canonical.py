@@ -8,7 +8,8 @@ No schema is known, and nothing is computed: each rule holds for any tables and 
   and the order of columns, tables and ORDER BY, are real.
 - AND and OR: operands in any order, once each. NOT moves inwards. `a = b` and `b = a`, `a < b` and `b > a`, BETWEEN and
   its two comparisons, IN and its OR of `=` are the same; so are lists of GROUP BY in any order.
-- INNER and OUTER are noise; CROSS JOIN is the comma. COUNT(1) is COUNT(*). Parentheses say nothing that the tree lacks.
+- INNER and OUTER are noise; CROSS JOIN is the comma. COUNT(1) is COUNT(*). OFFSET 0 is none.
+  Parentheses say nothing that the tree lacks.
 """
 
 from dataclasses import dataclass, field
@@ -50,20 +51,21 @@ class _Scope:
     """Names that the query gives to its results: without a qualifier, ORDER BY and GROUP BY mean them."""
 
 
-def canonical(statement: exp.Expr, any_case: bool) -> Form:
+def canonical(statement: exp.Expr, any_case: bool, quoted_values: bool = False) -> Form:
     """The canonical form of one parsed statement.
 
     Args:
         any_case: quoted identifiers have no case either (MySQL, SQLite, T-SQL).
+        quoted_values: where a value stands, `"x"` is the text 'x' (SQLite takes what names no column for one).
 
     Raises RecursionError for trees deeper than Python's stack.
     """
-    return _Canonical(any_case).form(statement, _Scope())
+    return _Canonical(any_case, quoted_values).form(statement, _Scope())
 
 
 class _Canonical:
-    def __init__(self, any_case: bool):
-        self._any_case = any_case
+    def __init__(self, any_case: bool, quoted_values: bool):
+        self._any_case, self._quoted_values = any_case, quoted_values
 
     def form(self, node: Any, scope: _Scope) -> Form:
         """The form of a node, of a list of nodes, or of a plain value."""
@@ -122,6 +124,8 @@ class _Canonical:
 
     def _column(self, node: exp.Column, scope: _Scope) -> Form:
         table = node.args.get("table")
+        if self._quoted_values and table is None and _is_quoted_value(node):
+            return ("text", node.name)
         if table is None or node.args.get("db"):
             return self._generic(node, scope)
         name, place = self.name(table), scope
@@ -139,6 +143,10 @@ class _Canonical:
         if isinstance(node.this, exp.Identifier) and not node.args.get("db"):
             known["this"] = scope.tables.get(self.name(node.this), self.name(node.this))
         return self._generic(node, scope, **known)
+
+    def _offset(self, node: exp.Offset, scope: _Scope) -> Form:
+        none = isinstance(node.expression, exp.Literal) and node.expression.this == "0"
+        return None if none else self._generic(node, scope)
 
     def _columns_of(self, node: exp.Expr, scope: _Scope) -> Form:
         """What remains of a table's alias: the names that it gives to columns."""
@@ -271,6 +279,7 @@ class _Canonical:
         exp.Paren: _paren,
         exp.Anonymous: _anonymous,
         exp.Count: _count,
+        exp.Offset: _offset,
         exp.Update: _update,
         exp.SetItem: _set_item,
         exp.Join: _join,
@@ -278,6 +287,18 @@ class _Canonical:
         exp.OnConflict: _on_conflict,
         **dict.fromkeys((*_OPPOSITE, *_SYMMETRIC, exp.Not, exp.Between, exp.In), _predicate),
     }
+
+
+def _is_quoted_value(node: exp.Column) -> bool:
+    """Whether a column is a quoted name in the place of a value: behind a comparison, in a list, in VALUES."""
+    if not (isinstance(node.this, exp.Identifier) and node.this.args.get("quoted")):
+        return False
+    parent, key = node.parent, node.arg_key
+    if isinstance(parent, exp.In | exp.Between):
+        return key != "this"
+    if isinstance(parent, exp.Tuple):
+        return isinstance(parent.parent, exp.Values)
+    return isinstance(parent, exp.Predicate) and key == "expression"
 
 
 def _all_of(kind: type, operands: list[Form]) -> Form:

@@ -77,10 +77,12 @@ def canonical(url: str) -> str | None:
         return None
     scheme = {"https": "http", "wss": "ws"}.get(parts.scheme, parts.scheme)
     user, at, _ = parts.netloc.rpartition("@")
+    name, colon, password = user.partition(":")
+    user = _same_percent(name) + colon + _same_percent(password)
     port_text = "" if port is None or port == DEFAULT_PORTS[parts.scheme] else f":{port}"
     query, fragment = _query(parts.query), parts.fragment
     route = "#" + quote(unquote_to_bytes(fragment), safe="/!?&=") if fragment.startswith(("!", "/")) else ""
-    return f"{scheme}://{_same_percent(user)}{at}{host}{port_text}{_path(parts.path)}{query and '?' + query}{route}"
+    return f"{scheme}://{user}{at}{host}{port_text}{_path(parts.path)}{query and '?' + query}{route}"
 
 
 def _host(name: str) -> str | None:

@@ -46,9 +46,11 @@ def test_openai_form_is_read_too(tmp_path):
 
 
 def test_an_expected_answer_is_a_message(tmp_path):
-    for row in ({"expected_answer": "42"}, {"metadata": {"expected_answer": "42"}}):
-        (found,) = read(tmp_path, {**row, "response": []})
+    for row in ({"expected_answer": "42"}, {"metadata": {"expected_answer": "42"}}, {"expected_answer": None}):
+        (found,) = read(tmp_path, {"metadata": {"expected_answer": "42"}, **row, "response": []})
         assert found.attempt.expert == {"type": "message", "content": "42"}
+    (found,) = read(tmp_path, {"metadata": {"expected_action": CALL}, "response": []})
+    assert found.attempt.expert == CALL
 
 
 def test_a_call_without_arguments_has_none(tmp_path):
@@ -80,6 +82,7 @@ def test_responses_are_read_in_every_form():
             {"type": "message", "content": parts},
             {"type": "message", "content": []},
             {"type": "message", "content": [{"type": "refusal"}]},
+            {"type": "message", "content": "not the assistant", "role": "user"},
             "text",
             None,
             {"type": "function_call", "name": "f", "arguments": deep},
@@ -88,7 +91,7 @@ def test_responses_are_read_in_every_form():
     )
     assert found == [
         {"type": "reasoning", "summary": []},
-        {"type": "message", "content": "ab"},
+        {"type": "message", "content": "a\nb"},
         {"type": "function_call", "name": "f"},
         {},
     ]

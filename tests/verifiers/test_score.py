@@ -1,7 +1,10 @@
 """tools/score.py as a user runs it."""
 
+import errno
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -166,6 +169,8 @@ def test_dotted_parameters_nest():
         (["--out", "in.jsonl"], "--out: in.jsonl is a file that is read"),
         (["--out", "folder"], "--out: folder is no file"),
         (["--out", "in.jsonl/o.jsonl"], "--out: in.jsonl/o.jsonl cannot be written"),
+        (["--out", "x" * 300], "cannot be written (File name too long)"),
+        (["--rows", "x" * 300], "cannot be read (File name too long)"),
         (["--out", "/dev/null"], "--out: /dev/null is no file"),
         (["--rows", "text.jsonl", "--tokenizer", "missing"], "--tokenizer: there is no folder missing"),
     ],
@@ -223,6 +228,60 @@ def test_a_failure_on_the_way_leaves_the_old_result(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         score(breaks(), run_section, Outputs(str(out), [str(rows)]), say=print)
     assert out.read_text() == "old\n" and sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+def test_a_full_disk_is_one_line(monkeypatch, tmp_path, capsys):
+    out = write(tmp_path / "o.jsonl", "1")
+    rows = write(tmp_path / "in.jsonl", "{", RIGHT)
+
+    def full(path, rows):
+        list(rows)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pivotrl.verifiers.score_files.write_jsonl", full)
+    assert call_command(monkeypatch, "--verifier", "exact", "--rows", rows, "--out", out) == 2
+    assert "o.jsonl cannot be written (No space left on device); make room" in capsys.readouterr().err
+    assert out.read_text() == "1\n" and not list(tmp_path.glob("*.tmp"))
+
+
+def test_what_lies_where_the_result_is_begun_is_not_overwritten(monkeypatch, tmp_path, capsys):
+    rows = write(tmp_path / "o.jsonl.tmp", RIGHT)
+    before = rows.read_text()
+    assert call_command(monkeypatch, "--verifier", "exact", "--rows", rows, "--out", tmp_path / "o.jsonl") == 2
+    assert "o.jsonl.tmp is a file that is read" in capsys.readouterr().err and rows.read_text() == before
+
+
+def test_a_pipe_is_named(monkeypatch, tmp_path, capsys):
+    reading, writing = os.pipe()
+    os.write(writing, b"{}\n")
+    os.close(writing)
+    arguments = ["--rows", f"/dev/fd/{reading}", "--out", tmp_path / "o.jsonl"]
+    assert call_command(monkeypatch, "--verifier", "exact", *arguments) == 2
+    os.close(reading)
+    assert "a pipe; files are read more than once: write it to a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_without_leavings(tmp_path, number):
+    (tmp_path / "slow.py").write_text(
+        "import time\nfrom pivotrl.verifiers.base import Verifier\n\n\n"
+        "class Slow(Verifier):\n    def __init__(self, params): pass\n"
+        "    def verify(self, attempt, params=None):\n        time.sleep(60)\n"
+    )
+    write(tmp_path / "in.jsonl", RIGHT)
+    (tmp_path / "o.jsonl").write_text("old\n")
+    words = ["--verifier", "slow:Slow", "--rows", "in.jsonl", "--out", "o.jsonl", "--workers", "0"]
+    command = subprocess.Popen(
+        [sys.executable, str(COMMAND), *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "o.jsonl.tmp").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    command.send_signal(number)
+    said = command.communicate(timeout=30)[1]
+    assert command.returncode == 128 + number and said.count("\n") <= 1, said
+    assert (tmp_path / "o.jsonl").read_text() == "old\n" and not list(tmp_path.glob("*.tmp"))
 
 
 def test_rows_are_streamed(tmp_path):

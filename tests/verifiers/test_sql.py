@@ -11,6 +11,7 @@ from pivotrl.verifiers.registry import build_verifier
 from pivotrl.verifiers.sql import compare
 
 SAME = [
+    ("select a from t limit 10", "select a from t limit 10 offset 0"),
     ("SELECT a FROM t", "select  A\nfrom T ;"),
     ("select a -- all\nfrom t", "select a /* none */ from t"),
     ('select "a" from t', "select a from t"),
@@ -145,6 +146,10 @@ def test_dialect():
     assert compare("select a from t limit 1", "select `a` from `t` limit 1", dialect="mysql") is None
     assert compare("select `A` from t", "select a from t", dialect="mysql") is None
     assert compare("select a from t", "select `a` from t", dialect="postgres").reason == "not_parsed"
+    in_quotes = 'select a from t where n = "Bob" or m in ("X")'
+    assert compare(in_quotes, in_quotes.lower(), dialect="sqlite").reason == "other_value"
+    assert compare(in_quotes, in_quotes.replace('"', "'"), dialect="sqlite") is None
+    assert compare('select "A" from "T"', "select a from t", dialect="sqlite") is None
     with pytest.raises(ValueError, match="'oracel' is not a dialect; write one of"):
         build_verifier(VerifierConfig(name="sql", params={"dialect": "oracel"}))
 

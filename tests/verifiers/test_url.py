@@ -43,6 +43,7 @@ OTHER = [
     ("https://example.org:8443/", "https://example.org/"),
     ("http://example.org:443/", "https://example.org:443/"),
     ("https://me:pw@example.org/", "https://example.org/"),
+    ("https://me:pw@example.org/", "https://me%3Apw@example.org/"),
     ("https://fa\u00df.example/", "https://fass.example/"),
     ("ftp://example.org/a", "https://example.org/a"),
     ("https://example.org/", "https://example.org\\@evil.example/"),
