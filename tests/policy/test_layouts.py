@@ -22,6 +22,7 @@ FOUR_RANKS = [
     ("dense", {"tensor": 2, "pipeline": 2}),
     ("llama_tied", {"tensor": 2, "pipeline": 2}),
     ("llama_tied", {"pipeline": 2}),
+    ("llama_tied", {"tensor": 2, "sequence": False}),
     ("llama_bias", {"tensor": 2}),
 ]
 """The ranks that a layout leaves over are data-parallel."""
