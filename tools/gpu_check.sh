@@ -28,7 +28,7 @@ timeout 180 "$python" -m pivotrl.objective.kernels.library
 step "tests"
 # The project's own pytest settings ask for plugins and versions that a bare machine lacks.
 timeout 240 "$python" -m pytest -c /dev/null --rootdir "$root" --import-mode=importlib -p no:cacheprovider -q \
-  -W ignore::pytest.PytestUnknownMarkWarning tests/objective/test_gpu.py
+  -W ignore::pytest.PytestUnknownMarkWarning -m gpu tests/objective/test_gpu.py tests/objective/test_head.py
 
 step "what the compilers say"
 timeout 120 "$python" tools/bench_kernels.py --compile-only

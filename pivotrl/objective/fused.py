@@ -75,7 +75,8 @@ def policy_loss(
         library=library,
         **given,
     )
-    entropy_T = torch.zeros_like(logp_T) if batch.entropy_T is None else batch.entropy_T
+    # Left out where it has no gradient, so that the backward pass over the vocabulary can leave its term out as well.
+    entropy_T = batch.entropy_T if config.entropy_bonus > 0 else logp_T
     loss = _Fused.apply(batch.logp_T, entropy_T, totals[0].float(), g_T, h_T)
     return PolicyLoss(loss, g_T, h_T, _metrics(config, batch, totals))
 
@@ -112,7 +113,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         g_T, h_T = ctx.saved_tensors
-        return grad * g_T, grad * h_T, None, None, None
+        return grad * g_T, grad * h_T if ctx.needs_input_grad[1] else None, None, None, None
 
 
 def _metrics(config: ObjectiveConfig, batch: ResponseTokens, totals: Tensor) -> MetricSums:
