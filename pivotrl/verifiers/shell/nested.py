@@ -5,13 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 from pivotrl.verifiers.shell.forms import DEEPEST, Command, Script, Unparsed, Word, head
-from pivotrl.verifiers.shell.paths import Scope
+from pivotrl.verifiers.shell.paths import Scope, resolve
 
 DEEPEST_WRAPPED = DEEPEST
 """Levels of `sudo env nice ...`; what lies deeper is compared word by word."""
 
 _LETTERS = re.compile("-[a-np-zA-NP-Z]+")
 """Options of a shell that take no value."""
+_SIGNALS = dict(
+    name.split("=")
+    for name in "0=0 1=HUP 2=INT 3=QUIT 6=ABRT 9=KILL 10=USR1 12=USR2 13=PIPE 14=ALRM 15=TERM 18=CONT 19=STOP".split()
+)
+"""Of Linux on x86 and ARM."""
 
 Read = Callable[..., Command]
 """`simple.simple_command`, handed in, as it calls these."""
@@ -44,8 +49,10 @@ def _shell(name: str, words: list[Word], scope: Scope, depth: int, read: Read) -
     letters: list[str] = []
     rest = words
     while "c" not in letters:
-        if not rest or not isinstance(rest[0], str) or not _LETTERS.fullmatch(rest[0]):
+        if not rest:
             return None
+        if not isinstance(rest[0], str) or not _LETTERS.fullmatch(rest[0]):
+            return _script(name, letters, rest, scope)
         letters.extend(rest[0][1:])
         rest = rest[1:]
     if not rest or not isinstance(rest[0], str):
@@ -58,6 +65,46 @@ def _shell(name: str, words: list[Word], scope: Scope, depth: int, read: Read) -
         script = Script(((("raw", rest[0].strip()), ""),))
     options = tuple((letter, None) for letter in sorted(set(letters)))
     return Command(scope.directory, (), name, options, (script, *rest[1:]))
+
+
+def _script(name: str, letters: list[str], words: list[Word], scope: Scope) -> Command | None:
+    """`bash -x a.sh`: the script's path in one spelling."""
+    if head(words[0])[:1] in ("-", "+"):
+        return None
+    path, _ = resolve(words[0], scope)
+    options = tuple((letter, None) for letter in sorted(set(letters)))
+    return Command(scope.directory, (), name, options, (path, *words[1:]))
+
+
+def _kill(name: str, words: list[Word], scope: Scope, depth: int, read: Read) -> Command | None:
+    """`kill -9`, `-KILL`, `-SIGKILL`, `-s KILL` and `-n 9` are one signal, and none is TERM."""
+    signal, rest = "TERM", words
+    text = head(words[0]) if words else ""
+    if text in ("-s", "-n", "--signal"):
+        signal, rest = _signal(words[1]) if len(words) > 1 else None, words[2:]
+    elif text.startswith("-") and text != "--":
+        signal, rest = _signal(words[0][1:]) if isinstance(words[0], str) else None, words[1:]
+    if signal is None:
+        return None
+    rest = rest[1:] if rest[:1] == ["--"] else rest
+    return Command(scope.directory, (), name, (("s", signal),), tuple(rest))
+
+
+def _pkill(name: str, words: list[Word], scope: Scope, depth: int, read: Read) -> Command | None:
+    """`-9` and `-KILL` as `--signal=KILL`."""
+    for place, word in enumerate(words):
+        if isinstance(word, str) and word[:1] == "-" and (signal := _signal(word[1:])) is not None:
+            return read([], [name, *words[:place], f"--signal={signal}", *words[place + 1 :]], (), scope, depth + 1)
+        if word == "--signal" and place + 1 < len(words) and (signal := _signal(words[place + 1])) is not None:
+            return read([], [name, *words[:place], f"--signal={signal}", *words[place + 2 :]], (), scope, depth + 1)
+    return None
+
+
+def _signal(word: Word) -> str | None:
+    """A signal's name by its number or its name; None for any other word."""
+    name = word.upper().removeprefix("SIG") if isinstance(word, str) else ""
+    name = _SIGNALS.get(name, name)
+    return name if name in _SIGNALS.values() else None
 
 
 def _tar(name: str, words: list[Word], scope: Scope, depth: int, read: Read) -> Command | None:
@@ -85,5 +132,7 @@ WRAPPERS: dict[str, Callable[[str, list[Word], Scope, int, Read], Command | None
     "zsh": _shell,
     "dash": _shell,
     "tar": _tar,
+    "kill": _kill,
+    "pkill": _pkill,
 }
 """Each returns None where the command is one for the table of tools, or for comparing word by word."""

@@ -60,6 +60,16 @@ class Tool:
     """Options mean the same before and after a sub-command."""
     sub: dict[str, "Tool"] = field(default_factory=dict)
     """Sub-commands by name, and by their other names."""
+    other_names: dict[str, str] = field(default_factory=dict)
+    """Other name of a sub-command -> its name."""
+    bare: str | None = None
+    """The sub-command that is meant where none is given; it knows all options of this level."""
+    pathspecs: bool = False
+    """Operands behind `--`, and those that begin with `./`, are paths (git)."""
+    durations: bool = False
+    """The first operand is a time, as in `timeout 1m`."""
+    spread: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """An option that gives its value to those of others that are not given themselves (grep -C: -A and -B)."""
 
 
 def tool(options: str = "", *, sub: dict[str, Tool] | None = None, **settings: Any) -> Tool:

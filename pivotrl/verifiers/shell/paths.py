@@ -67,7 +67,7 @@ def resolve(word: Word, scope: Scope, keep_slash: bool = False) -> tuple[Word, b
     first = word[0]
     if not isinstance(first, str):
         if first[0] == "~":
-            return word, False
+            return _below_home(word, keep_slash), False
         if first[0] in _OPENS_UNKNOWN or not known or first[0] == "{":
             return word, directory is not None
         return join((directory.rstrip("/") + "/", *word) if directory else word), False
@@ -79,6 +79,15 @@ def resolve(word: Word, scope: Scope, keep_slash: bool = False) -> tuple[Word, b
     base = normal(f"{directory}/{base}" if directory and not first.startswith("/") else base + slash)
     base = "" if base == "." else base.rstrip("/") + "/"
     return join((base + last, *word[1:])), False
+
+
+def _below_home(word: tuple[Any, ...], keep_slash: bool) -> Word:
+    """`~/a//b/` as `~/a/b`; what climbs out of the home stays as it is written."""
+    if len(word) != 2 or not isinstance(word[1], str) or word[1][:1] != "/" or ".." in word[1]:
+        return word
+    path = normal(word[1])
+    path = path + "/" if keep_slash and word[1].endswith("/") else path
+    return (word[0], path) if path != "/" else (word[0],)
 
 
 def depends_on_directory(word: Any) -> bool:

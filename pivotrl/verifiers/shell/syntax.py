@@ -129,6 +129,8 @@ class ScriptReader:
             return Command(scope.directory, (), name.type, None, operands, found)
         if node.type == "subshell":
             return Compound("(", self._parts(node, Scope(scope.directory), depth), found)
+        if node.type == "test_command" and node.children[0].type == "[":
+            return Command(scope.directory, (), "test", None, self._test(node, scope, depth)[1:-1], found)
         inner = Scope(scope.directory, persistent=True)
         if node.type == "function_definition" or self._may_move(node):
             inner.lose()  # a body that runs elsewhere, or again after it moved
@@ -189,8 +191,6 @@ class ScriptReader:
         """A compound command as its keywords, words and scripts; other syntax (`[[`, arithmetic) as it is written."""
         if depth > DEEPEST:
             raise Unparsed("nested too deeply")
-        if node.type == "test_command" and node.children[0].type == "[":
-            return self._test(node, scope, depth)
         text = self._words.text(node.start_byte, node.end_byte)
         if node.type in ("test_command", "c_style_for_statement") or text.startswith("(("):
             return (text,)

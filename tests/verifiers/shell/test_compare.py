@@ -138,3 +138,16 @@ def test_quoting_never_matters(words):
     assert compare(f"cat {single}", f"cat {escaped}") is None or " \\ " in f" {escaped}"
     assert compare(f"cat {single}", f"cat {double}") is None
     assert compare(f"cat {single} x", f"cat {single} y") is not None
+
+
+def _subcommands(name, known):
+    for one in known.sub:
+        yield name, known, one
+        yield from _subcommands(f"{name} {one}", known.sub[one])
+
+
+def test_no_two_subcommands_are_one_unless_the_table_says_so():
+    for name, known, one in [found for top in TOOLS for found in _subcommands(top, TOOLS[top])]:
+        for other in known.sub:
+            same = known.other_names.get(one, one) == known.other_names.get(other, other)
+            assert (compare(f"{name} {one} x", f"{name} {other} x") is None) == same

@@ -14,6 +14,8 @@ OTHER_NAMES: dict[str, tuple[str, list[str]]] = {
     "egrep": ("grep", ["-E"]),
     "fgrep": ("grep", ["-F"]),
     "rgrep": ("grep", ["-r"]),
+    "gunzip": ("gzip", ["-d"]),
+    "zcat": ("gzip", ["-d", "-c"]),
     "source": (".", []),
 }
 """A command that is another one with options."""

@@ -56,7 +56,12 @@ FILES: dict[str, Tool] = {
         "b backup? d/F/directory f/force i/interactive L/logical n/no-dereference P/physical r/relative s/symbolic "
         "S/suffix= t/target-directory= T/no-target-directory v/verbose"
     ),
-    "chmod": tool("c/changes f/silent/quiet v/verbose R/recursive reference=", operands="mode paths", free=True),
+    "chmod": tool(
+        "c/changes f/silent/quiet v/verbose R/recursive reference=",
+        operands="mode paths",
+        unordered=True,
+        free=True,
+    ),
     "chown": tool(
         "c/changes f/silent/quiet v/verbose h/no-dereference from= reference= R/recursive H L P",
         operands="mode paths",
@@ -99,8 +104,7 @@ FILES: dict[str, Tool] = {
         operands="paths",
         free=True,
     ),
-    "gunzip": tool("c/stdout f/force k/keep l/list q/quiet r t v/verbose", operands="paths", free=True),
-    "unzip": tool("l o n q v j t p d= x=", paths="d"),
+    "unzip": tool("l o n q v j t p d= x=", operands="paths", paths="d"),
     "zip": tool("r q v j 9 x= u", keep_dashes=True),
     "rsync": tool(
         "a/archive v/verbose r/recursive z/compress n/dry-run delete exclude= include= P progress e/rsh= h q/quiet "

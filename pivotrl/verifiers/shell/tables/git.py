@@ -14,6 +14,7 @@ _LISTED = (
     "reverse date= abbrev-commit no-abbrev-commit abbrev? topo-order date-order left-right cherry-pick cherry m cc c "
     "show-signature walk-reflogs/g E/extended-regexp F/fixed-strings full-history simplify-by-decoration source "
 )
+_REVISIONS = {"keep_dashes": True, "pathspecs": True}
 _PATHS = {"operands": "paths", "unordered": True}
 
 _add = tool(
@@ -22,7 +23,7 @@ _add = tool(
     **_PATHS,
 )
 _stash_push = tool(
-    "p/patch k/keep-index no-keep-index u/include-untracked a/all q/quiet m/message= S/staged", keep_dashes=True
+    "p/patch k/keep-index no-keep-index u/include-untracked a/all q/quiet m/message= S/staged", **_REVISIONS
 )
 _stash_one = tool("index q/quiet")
 _restore = tool(
@@ -33,7 +34,7 @@ _commit = tool(
     "no-signoff amend n/no-verify verify allow-empty allow-empty-message no-edit e/edit v/verbose q/quiet dry-run "
     "short porcelain long reset-author S?/gpg-sign? no-gpg-sign o/only i/include trailer= cleanup= t/template= "
     "u?/untracked-files?",
-    keep_dashes=True,
+    **_REVISIONS,
 )
 
 GIT: dict[str, Tool] = {
@@ -42,18 +43,19 @@ GIT: dict[str, Tool] = {
         permute=False,
         directory="C",
         exclusive="p/no-pager",
+        other_names={"stage": "add"},
         sub={
             "status": tool(
                 "s/short b/branch show-stash porcelain? long v/verbose u?/untracked-files? ignored? z "
                 "ignore-submodules? no-renames column?",
-                keep_dashes=True,
+                **_REVISIONS,
             ),
-            "diff": tool(f"{_SHOWN} cached/staged merge-base no-index", keep_dashes=True),
-            "log": tool(f"{_SHOWN} {_LISTED}", keep_dashes=True, number="n"),
-            "show": tool(f"{_SHOWN} {_LISTED}", keep_dashes=True, number="n"),
-            "rev-list": tool(f"{_LISTED} count objects parents", keep_dashes=True, number="n"),
+            "diff": tool(f"{_SHOWN} cached/staged merge-base no-index", **_REVISIONS),
+            "log": tool(f"{_SHOWN} {_LISTED}", **_REVISIONS, number="n"),
+            "show": tool(f"{_SHOWN} {_LISTED}", **_REVISIONS, number="n"),
+            "rev-list": tool(f"{_LISTED} count objects parents", **_REVISIONS, number="n"),
             "rev-parse": tool(
-                "short? abbrev-ref? verify q/quiet show-toplevel git-dir is-inside-work-tree", keep_dashes=True
+                "short? abbrev-ref? verify q/quiet show-toplevel git-dir is-inside-work-tree", **_REVISIONS
             ),
             "add": _add,
             "stage": _add,
@@ -61,27 +63,28 @@ GIT: dict[str, Tool] = {
             "checkout": tool(
                 "q/quiet f/force ours theirs b= B= t/track? no-track l detach/d orphan= m/merge conflict= p/patch "
                 "overwrite-ignore guess no-guess",
-                keep_dashes=True,
+                **_REVISIONS,
             ),
             "switch": tool(
                 "c/create= C/force-create= d/detach guess no-guess f/force/discard-changes m/merge q/quiet t/track? "
                 "orphan=",
-                keep_dashes=True,
+                **_REVISIONS,
             ),
             "restore": _restore,
-            "reset": tool("q/quiet soft mixed hard merge keep p/patch N/intent-to-add", keep_dashes=True),
+            "reset": tool("q/quiet soft mixed hard merge keep p/patch N/intent-to-add", **_REVISIONS),
             "rm": tool("f/force n/dry-run r cached ignore-unmatch q/quiet", **_PATHS),
             "mv": tool("f/force k n/dry-run v/verbose", operands="paths", keep_slash=True),
             "branch": tool(
                 "d/delete D m/move M c/copy C l/list a/all r/remotes v/verbose q/quiet f/force t/track? no-track "
                 "u/set-upstream-to= unset-upstream show-current contains? no-contains? merged? no-merged? sort= "
                 "format= color? no-color",
-                keep_dashes=True,
+                **_REVISIONS,
             ),
             "tag": tool("a/annotate s/sign m/message= F/file= d/delete l/list f/force n? sort= points-at= contains?"),
             "stash": tool(
                 "p/patch k/keep-index u/include-untracked a/all q/quiet m/message= S/staged",
                 permute=False,
+                bare="push",
                 sub={
                     "push": _stash_push,
                     "pop": _stash_one,
@@ -120,18 +123,19 @@ GIT: dict[str, Tool] = {
                 "check stat R/reverse 3/3way p= cached index reject whitespace= v/verbose unidiff-zero directory=",
                 operands="paths",
             ),
-            "blame": tool("L= w M? C? s e/show-email l t date= porcelain p", keep_dashes=True),
+            "blame": tool("L= w M? C? s e/show-email l t date= porcelain p", **_REVISIONS),
             "grep": tool(
                 "i/ignore-case n/line-number w/word-regexp l/files-with-matches/name-only c/count E/extended-regexp "
                 "F/fixed-strings P/perl-regexp G e= v/invert-match A= B= C= cached untracked o/only-matching q/quiet",
-                keep_dashes=True,
+                **_REVISIONS,
                 script="e",
                 exclusive="E/F/P/G",
+                spread={"C": ("A", "B")},
             ),
             "ls-files": tool(
-                "c/cached d/deleted m/modified o/others s/stage u/unmerged exclude-standard z", keep_dashes=True
+                "c/cached d/deleted m/modified o/others s/stage u/unmerged exclude-standard z", **_REVISIONS
             ),
-            "clean": tool("d f/force n/dry-run q/quiet x X e/exclude= i/interactive", keep_dashes=True),
+            "clean": tool("d f/force n/dry-run q/quiet x X e/exclude= i/interactive", **_REVISIONS),
             "init": tool("q/quiet bare b/initial-branch= template= shared?", operands="paths", default="."),
             "remote": tool("v/verbose", permute=False),
             "config": tool(

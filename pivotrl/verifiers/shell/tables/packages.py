@@ -69,6 +69,9 @@ _npm_test = tool("s/silent", permute=False, keep_dashes=True)
 _npm_clean = tool("f/force legacy-peer-deps no-audit no-fund ignore-scripts omit= silent")
 _npm_uninstall = tool("D/save-dev S/save g/global no-save", unordered=True)
 
+_NPM_NAMES = dict.fromkeys(("i", "add"), "install") | dict.fromkeys(("remove", "rm"), "uninstall")
+_NPM_NAMES |= {"clean-install": "ci", "run-script": "run", "t": "test"}
+
 PACKAGES: dict[str, Tool] = {
     "pip": _PIP,
     "pip3": _PIP,
@@ -78,6 +81,7 @@ PACKAGES: dict[str, Tool] = {
         "s/silent prefix=",
         permute=False,
         paths="prefix",
+        other_names=_NPM_NAMES,
         sub={
             "install": _npm_install,
             "i": _npm_install,

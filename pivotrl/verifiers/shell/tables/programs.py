@@ -46,7 +46,10 @@ PROGRAMS: dict[str, Tool] = {
     "exec": tool("c l a=", permute=False, operands="command"),
     "command": tool("p v V", permute=False, operands="command"),
     "timeout": tool(
-        "k/kill-after= s/signal= v/verbose foreground preserve-status", permute=False, operands="mode command"
+        "k/kill-after= s/signal= v/verbose foreground preserve-status",
+        permute=False,
+        operands="mode command",
+        durations=True,
     ),
     "xargs": tool(
         "0/null a/arg-file= d/delimiter= E= I= L= n/max-args= P/max-procs= p/interactive r/no-run-if-empty "
@@ -55,15 +58,14 @@ PROGRAMS: dict[str, Tool] = {
         operands="command",
         exclusive="I/L/n",
     ),
-    "python": tool("b B d E i I O q s S u v x c= m= W= X=", permute=False, last="c m", operands="program"),
+    "python": tool("b B d E i I O q s S u v x c= m= W= X=", permute=False, last="c m", operands="program", default="-"),
     "node": tool("e/eval= p/print= r/require= c/check i/interactive", permute=False, last="e p", operands="program"),
     "ps": tool(
         "A/e/every a d f F l j u= p/pid= C= o/format= H/forest N L sort= no-headers ww w x", exclusive="o/f/F/l/j"
     ),
     "pgrep": tool("f/full l/list-name a/list-full u/euid= x/exact n/newest o/oldest c/count d/delimiter= P/parent="),
-    "kill": tool("l s/signal= 9 2 15", unordered=True),
-    "pkill": tool("f/full u/euid= x/exact n/newest o/oldest 9 2 15 signal= P/parent="),
-    "sleep": tool("", free=True),
+    "pkill": tool("f/full u/euid= x/exact n/newest o/oldest signal= P/parent="),
+    "sleep": tool("", free=True, durations=True),
     "which": tool("a/all", free=True),
     "type": tool("a t p P f", free=True),
     "true": tool("", free=True),

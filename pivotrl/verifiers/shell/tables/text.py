@@ -40,12 +40,12 @@ TEXT: dict[str, Tool] = {
         defaults={"n": "10"},
     ),
     "tail": tool(
-        "n/lines= c/bytes= f follow? F q/quiet/silent v/verbose s/sleep-interval= pid= retry z/zero-terminated",
+        "n/lines= c/bytes= f/follow? F q/quiet/silent v/verbose s/sleep-interval= pid= retry z/zero-terminated",
         operands="paths",
         free=True,
         number="n",
         number_first=2,
-        exclusive="n/c q/v f/F/follow",
+        exclusive="n/c q/v f/F",
         defaults={"n": "10"},
     ),
     "grep": tool(
@@ -56,15 +56,25 @@ TEXT: dict[str, Tool] = {
         script="e f",
         paths="f exclude-from",
         number="C",
+        spread={"C": ("A", "B")},
         exclusive="E/F/G/P i/no-ignore-case H/h l/L include/exclude r/R/d",
     ),
-    "zgrep": tool(_GREP, operands="paths", free=True, script="e f", paths="f", exclusive="E/F/G/P"),
+    "zgrep": tool(
+        _GREP,
+        operands="paths",
+        free=True,
+        script="e f",
+        paths="f",
+        spread={"C": ("A", "B")},
+        exclusive="E/F/G/P i/no-ignore-case H/h l/L",
+    ),
     "rg": tool(
         _RIPGREP,
         operands="paths",
         default=".",
         free=True,
         script="e f files type-list",
+        spread={"C": ("A", "B")},
         exclusive="i/S/s n/N g/iglob t/T u/hidden/no-ignore",
     ),
     "sed": tool(
@@ -76,7 +86,7 @@ TEXT: dict[str, Tool] = {
         paths="f",
         exclusive="e/f",
     ),
-    "awk": tool("F/field-separator= v/assign= f/file=", permute=False, script="f", exclusive="F/v"),
+    "awk": tool("F/field-separator= v/assign= f/file=", operands="paths", permute=False, script="f", exclusive="F/v"),
     "sort": tool(
         "b/ignore-leading-blanks d/dictionary-order f/ignore-case g/general-numeric-sort i h/human-numeric-sort "
         "M/month-sort n/numeric-sort R/random-sort r/reverse V/version-sort c/check? C k/key= m/merge o/output= "
