@@ -14,6 +14,10 @@ constexpr int kWarps = kThreads / 32;
 constexpr float kMaxLogRatio = 20.f;
 constexpr float kMaxKl = 10.f;
 
+// Bounds that NaN passes, so that it reaches the loss and is seen there: fminf and fmaxf would put the bound in its place.
+__device__ float at_most(float x, float bound) { return x > bound ? bound : x; }
+__device__ float at_least(float x, float bound) { return x < bound ? bound : x; }
+
 struct Add {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
@@ -107,13 +111,13 @@ struct Kl {
 
 // terms.kl_term
 __device__ Kl kl_term(int estimator, float logp, float reference_logp) {
-  const float x = fminf(fmaxf(reference_logp - logp, -kMaxLogRatio), kMaxLogRatio);
+  const float x = at_most(at_least(reference_logp - logp, -kMaxLogRatio), kMaxLogRatio);
   Kl kl;
   if (estimator == kK1) kl = {-x, 1.f};
   else if (estimator == kK2) kl = {x * x / 2, -x};
   else kl = {expm1f(x) - x, -expm1f(x)};
   if (fabsf(kl.value) > kMaxKl) kl.slope = 0;
-  kl.value = fminf(fmaxf(kl.value, -kMaxKl), kMaxKl);
+  kl.value = at_most(at_least(kl.value, -kMaxKl), kMaxKl);
   return kl;
 }
 
@@ -125,11 +129,11 @@ struct Term {
 // terms.policy_term and terms.cispo_term
 __device__ Term policy_term(const PivotrlGroupLoss& a, float log_ratio, float advantage, float logp) {
   Term term;
-  const float ratio = expf(fminf(log_ratio, kMaxLogRatio));
+  const float ratio = expf(at_most(log_ratio, kMaxLogRatio));
   const float low = 1 - a.clip_low, high = 1 + a.clip_high;
   term.ratio = ratio;
   if (a.cispo) {
-    term.slope = -advantage * fminf(fmaxf(ratio, low), high);
+    term.slope = -advantage * at_most(at_least(ratio, low), high);
     term.value = term.slope * logp;
     term.at_low = ratio < low;
     term.at_high = ratio > high;
@@ -137,7 +141,7 @@ __device__ Term policy_term(const PivotrlGroupLoss& a, float log_ratio, float ad
     return term;
   }
   const bool negative = advantage < 0;
-  const float bounded = negative ? fminf(fmaxf(ratio, low), a.dual_clip) : fminf(ratio, high);
+  const float bounded = negative ? at_most(at_least(ratio, low), a.dual_clip) : at_most(ratio, high);
   term.value = -advantage * bounded;
   term.at_low = negative && ratio < low;
   term.at_high = advantage > 0 && ratio > high;
@@ -158,10 +162,10 @@ __device__ Trust trust_of(const PivotrlGroupLoss& a, int token, float old_logp) 
   const float sampler = a.sampler_logp[token];
   if (!isfinite(sampler)) return {0.f, true, false};
   if (a.importance == kNoWeight) return {1.f, false, false};
-  const float weight = expf(fminf(old_logp - sampler, kMaxLogRatio));
+  const float weight = expf(at_most(old_logp - sampler, kMaxLogRatio));
   const bool outside = weight < a.importance_low || weight > a.importance_high;
   if (a.importance == kMask) return {outside ? 0.f : weight, false, outside};
-  return {fminf(fmaxf(weight, a.importance_low), a.importance_high), false, outside};
+  return {at_most(at_least(weight, a.importance_low), a.importance_high), false, outside};
 }
 
 __global__ void __launch_bounds__(kThreads) group_loss_kernel(PivotrlGroupLoss a) {
@@ -239,13 +243,17 @@ __global__ void __launch_bounds__(kThreads) group_loss_kernel(PivotrlGroupLoss a
     a.partials[static_cast<int64_t>(sample) * kNumTotals + threadIdx.x] = table[threadIdx.x][0];
   if (threadIdx.x == 0) a.advantages_out[sample] = advantage;
 
+  // The barriers join the block's threads to the one that draws the ticket, and its fences join that one to the other
+  // blocks: what all threads of all blocks wrote before is there for all threads of the last block after.
   __shared__ bool last;
-  __threadfence();
-  __syncthreads();  // the partials are written by several threads, all before the ticket is drawn
-  if (threadIdx.x == 0) last = atomicAdd(a.ticket, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(a.ticket, 1u) == gridDim.x - 1;
+    __threadfence();
+  }
   __syncthreads();
   if (!last) return;
-  __threadfence();
   for (double& total : totals) total = 0;
   for (int s = threadIdx.x; s < a.num_samples; s += kThreads)
     for (int k = 0; k < kNumTotals; ++k) totals[k] += a.partials[static_cast<int64_t>(s) * kNumTotals + k];

@@ -4,6 +4,7 @@ the mutations of tools/mutate_kernels.py.
 Legend: S samples, T response tokens, R samples with their groups.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -119,6 +120,28 @@ def long_batch() -> ResponseTokens:
     )
 
 
+def check_not_finite(built: str) -> None:
+    """A NaN or an infinity in any tensor ends where the definition has it end: nothing hides what went wrong."""
+    values = {"logp_T": -1.0, "old_logp_T": -1.1, "reference_logp_T": -1.2, "sampler_logp_T": -1.05, "entropy_T": 0.5}
+    whole = {name: torch.full((3,), value) for name, value in values.items()}
+    configs = (
+        ObjectiveConfig(beta=0.1, entropy_bonus=0.01, importance="truncate"),
+        ObjectiveConfig(ratio="sequence", dual_clip=3.0, beta=0.1, kl="k1"),
+        ObjectiveConfig(surrogate="cispo", importance="mask"),
+    )
+    for config, name, advantage, value in itertools.product(
+        configs, values, (1.0, -1.0, 0.0), (float("nan"), float("inf"), float("-inf"))
+    ):
+        broken = whole | {name: whole[name].index_fill(0, torch.tensor([1]), value)}
+        batch = ResponseTokens(
+            sample_index_T=torch.tensor([0, 0, 1]), advantages_S=torch.full((2,), advantage), **broken
+        )
+        actual = fused.policy_loss(config, batch, 3.0, library=built)
+        expected = loss.policy_loss(config, batch, 3.0)
+        for found, wanted in ((actual.loss, expected.loss), (actual.g_T, expected.g_T), (actual.h_T, expected.h_T)):
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
 def check_build(built: str, configs: Sequence[ObjectiveConfig] = CONFIGS) -> None:
     """Everything that a build must get right. Raises AssertionError."""
     batch = make_batch()
@@ -134,3 +157,4 @@ def check_build(built: str, configs: Sequence[ObjectiveConfig] = CONFIGS) -> Non
     compare(ObjectiveConfig(), bare, built)
     compare(ObjectiveConfig(ratio="sequence"), replace(bare, mask_T=batch.mask_T), built)
     compare(ObjectiveConfig(), replace(bare, old_logp_T=batch.old_logp_T.nan_to_num(-1.0)), built)
+    check_not_finite(built)
