@@ -90,6 +90,16 @@ def check_gradient(actual_NV: Tensor, expected_NV: Tensor, columns_N: Tensor, dt
     assert ((actual_NV.double() - expected_NV).abs() <= tolerance * (1e-30 + expected_NV.abs()) + 1e-6).all()
 
 
+def check_not_finite(dtype: torch.dtype) -> None:
+    """A NaN or +inf, in any block, ends in its row's sum, where the log-prob and the entropy get it from; as in torch."""
+    for column, value in itertools.product((0, 4100, 5999), (torch.nan, torch.inf)):
+        logits_NV, targets_N = case(SHAPES[-1], 1.0, dtype)
+        logits_NV[4, column] = value
+        sum_N = stats.shard_stats(logits_NV, targets_N, 0, 6000, 1.0)[1]
+        assert sum_N[4].isnan(), f"{value} in column {column} is lost"
+        assert sum_N[[0, 1, 2, 5]].isfinite().all()
+
+
 def close(actual_N: Tensor, expected_N: Tensor, tolerance: float, name: str) -> None:
     same_N = (actual_N == expected_N) | ((actual_N - expected_N).abs() <= tolerance * expected_N.abs().clamp(min=1))
     assert same_N.all(), f"{name}: {actual_N} for {expected_N}"
@@ -98,10 +108,12 @@ def close(actual_N: Tensor, expected_N: Tensor, tolerance: float, name: str) -> 
 def check_all(dtype: torch.dtype) -> None:
     for shape, scale, temperature in itertools.product(SHAPES, (1.0, 10.0, 100.0), (0.7, 1.0, 1.4)):
         check(shape, scale, temperature, dtype)
+    check_not_finite(dtype)
 
 
 # Each wrong kernel, and the checks above must notice: no softmax term; its temperature; entropy's sign and H missing in
-# it; maximum from 0; the tail and the padding not masked; wrong offset; -inf times 0; int32 rows need a GPU's memory.
+# it; maximum from 0; the tail and the padding not masked; wrong offset; -inf times 0; NaN taken for -inf. (int32 rows
+# need a GPU's memory.)
 MUTANTS = [
     (dlogits, "1.0, 0.0) - p)", "1.0, 0.0))"),
     (dlogits, "g = tl.load(g_ptr + row) * inverse_temperature", "g = tl.load(g_ptr + row)"),
@@ -119,7 +131,8 @@ MUTANTS = [
     (stats, "column = target - first_column", "column = target"),
     (stats, "(weighted + total * shift)", "weighted"),
     (stats, "total = scale * total", "total = total"),
-    (stats, "LOG2_ZERO)\n            exponential", "-float('inf'))\n            exponential"),
+    (stats, "log2_scale, LOG2_ZERO, propagate", "log2_scale, -float('inf'), propagate"),
+    (stats, ", propagate_nan=tl.PropagateNan.ALL", ""),
     (stats, "weighted * LN_2", "weighted"),
     (stats, "logits_ptr += row * row_stride", "logits_ptr += row * num_valid"),
 ]

@@ -62,6 +62,15 @@ def test_in_place_padded_and_strided(dtype):
         torch.autograd.grad(found[0].sum(), leaf_NV)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_logit_that_is_no_number_is_not_hidden(value):
+    logits_NV, targets_N = case(16, 20000, torch.bfloat16)
+    logits_NV[5, 19000] = value
+    targets_N[5] = 3
+    for found_N in vocab_parallel_logprob(logits_NV, targets_N):
+        assert found_N.isnan().nonzero().tolist() == [[5]]
+
+
 def test_rows_beyond_the_reach_of_32_bits():
     """Element 2^31 and later ones: the last row of 16,384 x 151,936, of which all rows are alike."""
     one_NV, target_N = case(1, 151936, torch.bfloat16)

@@ -39,7 +39,8 @@ def stats_kernel(
             x = tl.load(logits_ptr + columns, mask=columns < num_valid, other=-float("inf")).to(tl.float32)
             new_maximum = tl.maximum(maximum, tl.max(x, 0))
             centre = tl.where(new_maximum == -float("inf"), 0.0, new_maximum)
-            distance = tl.maximum((x - centre) * log2_scale, LOG2_ZERO)
+            # NaN passes into the sum, and so into the log-prob; a maximum would otherwise take it for -inf.
+            distance = tl.maximum((x - centre) * log2_scale, LOG2_ZERO, propagate_nan=tl.PropagateNan.ALL)
             exponential = tl.exp2(distance)
             shift = tl.maximum((maximum - centre) * log2_scale, LOG2_ZERO)
             scale = tl.exp2(shift)
