@@ -18,9 +18,9 @@ class ExactParams(Section):
 class ExactVerifier(Verifier):
     """Both actions are rendered in one way, and the strings compared.
 
-    A message is its text without the white space around it. A call is its name and its arguments, re-written with one
-    choice of white space and escapes (a parser and an expert differ there without meaning to); the order of keys, the
-    order of calls and every character of a value count.
+    A message is its text without the white space around it, all messages in a row. A call is its name and its
+    arguments, re-written with one choice of white space and escapes (a parser and an expert differ there without
+    meaning to); the order of keys, the order of calls, a key written twice and every character of a value count.
     """
 
     def __init__(self, params: dict[str, Any]):
@@ -40,8 +40,13 @@ class ExactVerifier(Verifier):
                 for wanted, call in zip(expected, actual)
             )
         else:
-            equal = attempt.expert["content"].strip() == (message or "").strip()
+            equal = attempt.expert["content"].strip() == _text(attempt.items).strip()
         return Verdict(1.0, "equal") if equal else Verdict(0.0, "not_equal")
+
+
+def _text(items: list[Any]) -> str:
+    messages = (item.get("content") for item in items if isinstance(item, dict) and item.get("type") == "message")
+    return "".join(text for text in messages if isinstance(text, str))
 
 
 def _equal(expected: str, actual: Any) -> bool:
@@ -53,6 +58,16 @@ def _render(arguments: str) -> str:
     if len(arguments) > LONGEST_ARGUMENTS:
         return arguments
     try:
-        return json.dumps(json.loads(arguments))
+        return json.dumps(json.loads(arguments, object_pairs_hook=_pairs, parse_int=_number, parse_float=_number))
     except (ValueError, RecursionError):
         return arguments
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object that keeps what a dict would lose; no other object has this key alone."""
+    return {"pairs": pairs}
+
+
+def _number(text: str) -> dict[str, str]:
+    """A number as it is written: 1.0 is not 1.00."""
+    return {"number": text}

@@ -43,3 +43,20 @@ def test_batches_match_in_order():
     expert = {"type": "function_call_batch", "calls": [one, two]}
     assert EXACT.verify(Attempt(expert, [one, two])).reward == 1
     assert EXACT.verify(Attempt(expert, [two, one])).reward == 0
+
+
+def test_what_a_parser_would_lose_counts():
+    for expert, actual in [
+        ('{"a": 2}', '{"a": 1, "a": 2}'), ('{"a": 1.0}', '{"a": 1.00}'), ('{"a": 10.0}', '{"a": 1e1}'),
+        ('{"a": {"number": "1"}}', '{"a": 1}'), ('{"a": {"pairs": [["b", 1]]}}', '{"a": {"b": 1}}'),
+    ]:  # fmt: skip
+        assert EXACT.verify(Attempt(call(expert), [call(actual)])).reward == 0
+        assert EXACT.verify(Attempt(call(actual), [call(actual.replace(" ", ""))])).reward == 1
+    digits = "9" * 5000
+    assert EXACT.verify(Attempt(call(f'{{"a":{digits}}}'), [call(f'{{"a": {digits}}}')])).reward == 1
+
+
+def test_no_message_beside_the_right_one():
+    expert, more = {"type": "message", "content": "Sure."}, {"type": "message", "content": "Or not."}
+    assert EXACT.verify(Attempt(expert, [expert, more])).reward == 0
+    assert EXACT.verify(Attempt(expert, [{"type": "message", "content": " "}, expert])).reward == 1

@@ -1,5 +1,6 @@
 """An edit of one file as data, and what it makes of the file's text. No file is ever touched."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,9 +111,13 @@ def _patch(text: str, hunks: tuple[Hunk, ...]) -> str | Difference:
     nearest place behind the last hunk; every line must be equal."""
     ends = text.endswith("\n")
     body = text if ends or not text else text + "\n"
+    starts = (
+        [0, *(match.end() for match in re.finditer("\n", body))]
+        if any(hunk.start is not None for hunk in hunks)
+        else []
+    )
     result: list[str] = []
     cursor = 0  # in `body`, behind the last hunk
-    line = 1  # of `cursor`
     for index, hunk in enumerate(hunks):
         old = "".join(item + "\n" for item in hunk.old)
         if hunk.anchor:
@@ -121,11 +126,10 @@ def _patch(text: str, hunks: tuple[Hunk, ...]) -> str | Difference:
                 return _fault(f"the line named by hunk {index + 1} is not there")
         else:
             found = cursor
-        place = _place(body, old, hunk.start, found, line, cursor)
+        place = _place(body, old, hunk.start, found, starts)
         if place is None:
             return _fault(f"the lines of hunk {index + 1} are not there")
         result += (body[cursor:place], *(item + "\n" for item in hunk.new))
-        line += body.count("\n", cursor, place) + len(hunk.old)
         cursor = place + len(old)
     whole = "".join(result) + body[cursor:]
     return whole if ends or not text else whole.removesuffix("\n")
@@ -142,29 +146,32 @@ def _find_line(body: str, anchor: str, start: int) -> int | None:
     return None
 
 
-def _place(body: str, old: str, start: int | None, lowest: int, line: int, cursor: int) -> int | None:
+def _place(body: str, old: str, start: int | None, lowest: int, starts: list[int]) -> int | None:
+    """Where `old` stands, at `lowest` or behind it. `starts`: where the body's lines begin."""
     if not old:
-        # Only lines are added: where the hunk says, or at the end.
-        return len(body) if start is None else _start_of_line(body, start + 1 - line, cursor)
+        # Only lines are added: behind the line that the hunk names, or at the end.
+        return len(body) if start is None else _start_of_line(starts, start + 1, lowest)
     wished = lowest
     if start is not None:
-        wished = _start_of_line(body, start - line, cursor)
-        if wished is not None and body.startswith(old, wished):
-            return wished
-        wished = len(body) if wished is None else wished
+        named = _start_of_line(starts, start, lowest)
+        if named is not None and body.startswith(old, named):
+            return named
+        wished = len(body) if named is None else named
     marked, sought = "\n" + body, "\n" + old
     after = marked.find(sought, wished)
-    before = marked.rfind(sought, lowest, wished + len(sought)) if wished > lowest else -1
+    before = _find_last(marked, sought, lowest, wished + len(sought)) if wished > lowest else -1
     places = [place for place in (before, after) if place >= lowest]
     return min(places, key=lambda place: abs(place - wished)) if places else None
 
 
-def _start_of_line(body: str, count: int, start: int) -> int | None:
-    """The index behind `count` line ends from `start`; None where the text is shorter, or for a negative count."""
-    if count < 0:
-        return None
-    for _ in range(count):
-        start = body.find("\n", start) + 1
-        if start == 0:
-            return None
-    return start
+def _start_of_line(starts: list[int], line: int, lowest: int) -> int | None:
+    """Where the line of that number (1-based) begins; None where there is none, or it begins before `lowest`."""
+    found = starts[line - 1] if 1 <= line <= len(starts) else -1
+    return found if found >= lowest else None
+
+
+def _find_last(text: str, sought: str, start: int, stop: int) -> int:
+    """As `text.rfind`, whose time may grow as the product of the lengths, where `find` has a bound."""
+    window = text[start:stop]
+    found = window[::-1].find(sought[::-1])
+    return -1 if found < 0 else start + len(window) - found - len(sought)

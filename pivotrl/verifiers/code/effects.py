@@ -1,6 +1,7 @@
 """Do two edits of one file have the same effect?"""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from pivotrl.trajectories.faults import excerpt
@@ -20,40 +21,59 @@ _BLIND = ("write", "insert", "lines")
 
 FileText = Callable[[str], str | None]
 """A path -> the file's text before the turn, where the history shows it."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the history says of the place where a call is made."""
+
+    text_of: FileText
+    cwd: str | None = None
+    """The directory that relative paths start from; None: not known."""
+    opened: str | None = None
+    """The file that the editor has open: that of an edit without a path."""
+
+
 Change = tuple[str, str]
 """Text that is taken out, and what is put in its place: whole lines, without those that are equal at both ends."""
 
 
-def compare_edits(expected: tuple[Edit, ...], actual: tuple[Edit, ...], file_text: FileText) -> Difference | None:
+def compare_edits(expected: tuple[Edit, ...], actual: tuple[Edit, ...], known: Known) -> Difference | None:
     """Why the edits of one call are not those of the other; None where they are. Each file's edit has one of the
     other's."""
     if len(expected) != len(actual):
         return Difference("other_edit", f"{len(actual)} files, expected {len(expected)}")
+    if known.opened:
+        expected, actual = (_with_path(edits, known.opened) for edits in (expected, actual))
     left = list(actual)
     for wanted in expected:
-        found = next((edit for edit in left if same_path(wanted.path, edit.path)), None)
+        found = next((edit for edit in left if same_path(wanted.path, edit.path, known.cwd)), None)
         if found is None:
             return Difference("other_target", f"{excerpt(left[0].path)}, expected {excerpt(wanted.path)}")
         left.remove(found)
-        if (difference := _compare_edit(wanted, found, file_text)) is not None:
+        if (difference := _compare_edit(wanted, found, known)) is not None:
             return difference
     return None
 
 
-def _compare_edit(expected: Edit, actual: Edit, file_text: FileText) -> Difference | None:
+def _with_path(edits: tuple[Edit, ...], opened: str) -> tuple[Edit, ...]:
+    return tuple(edit if edit.path else replace(edit, path=opened) for edit in edits)
+
+
+def _compare_edit(expected: Edit, actual: Edit, known: Known) -> Difference | None:
     if expected == actual:
         return None
     ends = ("delete", "undo")
     if (expected.kind in ends or actual.kind in ends) and expected.kind != actual.kind:
         return Difference("other_edit", f"{actual.kind}, expected {expected.kind}")
     if bool(expected.moved_to) != bool(actual.moved_to) or (
-        expected.moved_to and not same_path(expected.moved_to, actual.moved_to)
+        expected.moved_to and not same_path(expected.moved_to, actual.moved_to, known.cwd)
     ):
         return Difference("other_target", f"moved to {excerpt(actual.moved_to)}, expected {excerpt(expected.moved_to)}")
     if expected.kind in ends:
         return None
     language = language_of(expected.moved_to or expected.path)
-    before = file_text(expected.path) if expected.path else None
+    before = known.text_of(expected.path) if expected.path else None
     if before is not None:
         wanted = apply_edit(before, expected)
         if isinstance(wanted, str):

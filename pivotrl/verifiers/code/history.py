@@ -31,7 +31,7 @@ _HARMLESS = ("read", "search", "think", "finish", "planning")
 COMMANDS = ("command", "cmd", "script", "code")
 
 _ANY_FILE = re.compile(
-    r"\bgit\s+(?:-\S+\s+)*(?:checkout|restore|reset|stash|apply|am|merge|rebase|pull|revert|cherry-pick|clean|switch)\b|"
+    r"\bgit\s+(?:-\S+\s+){0,8}(?:checkout|restore|reset|stash|apply|am|merge|rebase|pull|revert|cherry-pick|clean|switch)\b|"
     r"\b(?:patch|black|isort|autopep8|yapf|prettier|gofmt|rustfmt|2to3|xargs)\b|\bruff\s+format|--fix\b|\bcargo\s+f|"
     r"-exec|-delete|\bclang-format"
 )
@@ -41,6 +41,9 @@ _THIS_FILE = re.compile(
     r"\b(?:sed|perl|ruby)\b[^\n]{0,200}\s-\w{0,10}i|write|open\("
 )
 """What in a command that names a file may change it."""
+
+_OPEN = re.compile(r"\(Open file: ([^\n)]{1,1000})\)")
+_DIRECTORY = re.compile(r"[(\[]Current (?:working )?directory: (/[^\n)\]]{0,1000})[)\]]")
 
 _kept: OrderedDict[int, tuple[list[Message], int, dict[str, str | None]]] = OrderedDict()
 
@@ -61,6 +64,26 @@ def file_text(messages: list[Message], path: str) -> str | None:
             kept[2].clear()
         kept[2][path] = _follow(messages, path)
     return kept[2][path]
+
+
+def place_of(messages: list[Message]) -> tuple[str | None, str | None]:
+    """(the working directory, the file that the editor has open), as the last answers name them that do (SWE-agent's
+    `(Open file: /a/b.py)` and `(Current directory: /a)`, OpenHands' `[Current working directory: /a]`); None where none
+    does, or the shell may have left the directory since."""
+    directory = opened = None
+    left, moved = MOST_CHARACTERS, False
+    for message in reversed(messages[-MOST_MESSAGES:]):
+        content = _content(message)
+        left -= len(content)
+        if left < 0 or (opened and (directory or moved)):
+            break
+        end = content[-2000:]
+        if directory is None and not moved and (found := _DIRECTORY.findall(end)):
+            directory = found[-1].rstrip()
+        if opened is None and (found := _OPEN.findall(end)):
+            opened = found[-1].rstrip()
+        moved = moved or any("cd " in arguments for _, arguments, _ in _calls_of(message))
+    return directory, opened if opened != "n/a" else None
 
 
 def _follow(messages: list[Message], path: str) -> str | None:

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.code.edits import Edit
-from pivotrl.verifiers.code.effects import FileText, compare_edits
+from pivotrl.verifiers.code.effects import Known, compare_edits
 from pivotrl.verifiers.code.paths import same_path
 from pivotrl.verifiers.code.reads import Read, compare_reads, read_in_shell, read_of
 from pivotrl.verifiers.code.searches import FOLDER, Search, compare_searches, search_in_shell, search_of
-from pivotrl.verifiers.code.shapes import PATH, Arguments, pick, read_edits, tool_key
+from pivotrl.verifiers.code.shapes import NEW, OLD, PATCH, PATH, TEXT, Arguments, is_editor, pick, read_edits, tool_key
 from pivotrl.verifiers.code.source import compare as compare_source
 from pivotrl.verifiers.robust.schema import parameters_of, properties_of, resolve
 from pivotrl.verifiers.robust.values import Compare, compare_arguments
@@ -24,6 +25,8 @@ COMMANDS = ("command", "cmd", "script", "bash_command", "shell_command", "code",
 FREE = {"security_risk", "timeout", "timeout_seconds", "description", "explanation", "thought", "reasoning", "summary"}
 """Arguments that say why a call is made, or how long it may take, and not what it does."""
 _PATHS = {*PATH, *FOLDER}
+_ONE_OF = tuple(map(frozenset, (PATH, TEXT, OLD, NEW, PATCH, COMMANDS)))
+"""Names of one thing: a tool knows one of them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def job_of(name: str, arguments: Arguments) -> Job | Difference:
 
 
 def compare_jobs(
-    wanted: dict, expected: Arguments, call: dict, actual: Arguments, tools: list, file_text: FileText, planning: str
+    wanted: dict, expected: Arguments, call: dict, actual: Arguments, tools: list, known: Known, planning: str
 ) -> Difference | None:
     """Why the model's call does not do the expert's job; None where it does.
 
@@ -68,7 +71,7 @@ def compare_jobs(
         wanted, expected: the expert's call, and its arguments.
         call, actual: the model's; the call has a name, and its arguments are an object.
         tools: the turn's.
-        file_text: what the history shows of files.
+        known: what the history shows of files, and of the working directory.
         planning: `kind`: any plan will do; `equal`: the expert's items.
     """
     name, same_name = call["name"], call["name"] == wanted["name"]
@@ -81,24 +84,26 @@ def compare_jobs(
         return found
     if isinstance(job, Difference):
         # The expert's own call is odd: as values it may still be matched.
-        return _compare_values(wanted, expected, call, actual, tools)
+        return _compare_values(wanted, expected, call, actual, tools, known.cwd)
     if job.read and found.read and "read" in (job.kind, found.kind):
-        return compare_reads(job.read, found.read)
+        return compare_reads(job.read, found.read, known.cwd)
     if job.search and found.search and job.kind != found.kind:
-        return compare_searches(job.search, found.search)
+        return compare_searches(job.search, found.search, known.cwd)
     if job.kind != found.kind:
         return Difference("other_tool", f"{excerpt(name)}, expected {excerpt(wanted['name'])}")
     if job.edits or found.edits:
         if not (job.edits and found.edits):
             return Difference("other_edit", f"{excerpt(name)} of another form, expected {excerpt(wanted['name'])}")
-        return compare_edits(job.edits, found.edits, file_text)
+        return compare_edits(job.edits, found.edits, known)
     if job.kind == "bash":
-        return _compare_shell(job, expected, found, actual)
-    if job.kind in ("think", "finish") or (job.kind == "planning" and planning == "kind"):
-        return _missing(expected, actual) if job.kind == "planning" else None
+        return _compare_shell(job, expected, found, actual, known.cwd)
+    if job.kind in ("think", "finish"):
+        return None
+    if job.kind == "planning" and planning == "kind":
+        return _compare_plans(expected, actual)
     if job.search and found.search and (not same_name or (job.search.bare and found.search.bare)):
-        return compare_searches(job.search, found.search)
-    return _compare_values(wanted, expected, call, actual, tools)
+        return compare_searches(job.search, found.search, known.cwd)
+    return _compare_values(wanted, expected, call, actual, tools, known.cwd)
 
 
 def _equal(expected: Any, actual: Any) -> bool:
@@ -111,8 +116,12 @@ def _equal(expected: Any, actual: Any) -> bool:
 def _schema_fault(name: str, actual: Arguments, expected: Arguments, tools: list, same: bool) -> Difference | None:
     """What the tool would refuse: there is no such tool, an argument that it does not know, or one left out that it
     requires. What the expert did too is let pass."""
+    if same and is_editor(name) and isinstance(expected.get("command"), str) and actual.get("command") is None:
+        return Difference("missing_argument", "command")
     schema = parameters_of(tools, name)
     if schema is None:
+        if same and (other := _other_name(expected, actual)) is not None:
+            return Difference("unknown_argument", excerpt(other))
         known = same or not tools or any(_name_of(tool) == name for tool in tools)
         return None if known else Difference("other_tool", f"there is no tool {excerpt(name)}")
     schema = resolve(schema, schema, actual)
@@ -126,13 +135,28 @@ def _schema_fault(name: str, actual: Arguments, expected: Arguments, tools: list
     return None
 
 
+def _other_name(expected: Arguments, actual: Arguments) -> str | None:
+    """An argument that the tool calls otherwise, as the expert's call shows where there is no schema."""
+    for names in _ONE_OF:
+        used = names & expected.keys()
+        if used and (others := names & actual.keys() - used):
+            return min(others)
+    return None
+
+
 def _name_of(tool: Any) -> Any:
     function = tool.get("function", tool) if isinstance(tool, dict) else None
     return function.get("name") if isinstance(function, dict) else None
 
 
-def _compare_shell(expected: Job, wanted: Arguments, actual: Job, found: Arguments) -> Difference | None:
-    difference = compare_commands(expected.command, actual.command)
+def _compare_shell(
+    expected: Job, wanted: Arguments, actual: Job, found: Arguments, cwd: str | None
+) -> Difference | None:
+    difference = compare_commands(expected.command, actual.command, cwd=cwd)
+    if difference is not None and expected.read and actual.read:
+        difference = compare_reads(expected.read, actual.read, cwd)
+    if difference is not None and expected.search and actual.search:
+        difference = compare_searches(expected.search, actual.search, cwd)
     if difference is not None:
         detail = f"{difference.reason}: {difference.detail}"
         return Difference("other_command", detail.removeprefix("other_command: "))
@@ -146,18 +170,29 @@ def _without_defaults(arguments: Arguments) -> Arguments:
     return {key: value for key, value in arguments.items() if value not in (None, False, "", "false", "False")}
 
 
-def _missing(expected: Arguments, actual: Arguments) -> Difference | None:
+def _compare_plans(expected: Arguments, actual: Arguments) -> Difference | None:
+    """Any plan, but a look at the plan is none, and what the expert gives is given."""
+    if expected.get("command") != actual.get("command"):
+        return Difference("other_value", f"command {excerpt(actual.get('command'))}")
+    if not any(expected.values()) and (extra := next((key for key in actual if actual[key] and key not in FREE), None)):
+        return Difference("other_value", f"{excerpt(extra)}: the expert's changes no plan")
     key = next((key for key, value in expected.items() if value and not actual.get(key) and key not in FREE), None)
     return None if key is None else Difference("missing_argument", excerpt(key))
 
 
-def _compare_values(wanted: dict, expected: Arguments, call: dict, actual: Arguments, tools: list) -> Difference | None:
+def _compare_values(
+    wanted: dict, expected: Arguments, call: dict, actual: Arguments, tools: list, cwd: str | None
+) -> Difference | None:
     """Arguments as values: paths as paths, other text exactly, the rest by the schema."""
     if call["name"] != wanted["name"]:
         return Difference("other_tool", f"{excerpt(call['name'])}, expected {excerpt(wanted['name'])}")
     python = "python" in tool_key(wanted["name"])
     kinds: Mapping[str, Compare] = {
-        key: _compare_paths if key in _PATHS else _compare_python if python and key == "code" else _compare_exactly
+        key: partial(_compare_paths, cwd)
+        if key in _PATHS
+        else _compare_python
+        if python and key == "code"
+        else _compare_exactly
         for key, value in expected.items()
         if isinstance(value, str)
     }
@@ -167,8 +202,8 @@ def _compare_values(wanted: dict, expected: Arguments, call: dict, actual: Argum
     return compare_arguments(left, right, parameters_of(tools, call["name"]), kinds=kinds)
 
 
-def _compare_paths(expected: Any, actual: Any) -> Difference | None:
-    if same_path(expected, actual):
+def _compare_paths(cwd: str | None, expected: Any, actual: Any) -> Difference | None:
+    if same_path(expected, actual, cwd):
         return None
     return Difference("other_target", f"{excerpt(actual)}, expected {excerpt(expected)}")
 

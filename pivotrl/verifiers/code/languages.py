@@ -3,7 +3,7 @@
 from posixpath import basename
 
 _SUFFIXES = {
-    "python": "py pyi pyw",
+    "python": "py pyi pyw pyx pxd bzl star gyp",
     "javascript": "js mjs cjs jsx",
     "typescript": "ts mts cts",
     "tsx": "tsx",
@@ -13,19 +13,21 @@ _SUFFIXES = {
     "c": "c h",
     "cpp": "cc cpp cxx hpp hh hxx",
     "bash": "sh bash zsh ksh",
-    "json": "json",
+    "json": "json jsonc json5 ipynb geojson webmanifest",
     "yaml": "yaml yml",
     "toml": "toml",
     "ini": "ini cfg conf properties env",
     "makefile": "mk mak",
-    "css": "css scss less",
+    "css": "css",
+    "scss": "scss less",
     "ruby": "rb rake",
     "php": "php",
     "kotlin": "kt kts",
     "swift": "swift",
     "scala": "scala",
     "csharp": "cs",
-    "text": "md markdown txt rst text log adoc",
+    "text": "md markdown txt rst text log adoc csv tsv diff patch lock snap po out",
+    "indented": "hs nim coffee pug jade sass haml slim fs elm",
 }
 _BY_SUFFIX = {suffix: language for language, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 _BY_NAME = {
@@ -36,6 +38,8 @@ _BY_NAME = {
     "gemfile": "ruby",
     ".env": "ini",
     ".gitignore": "text",
+    ".dockerignore": "text",
+    ".gitattributes": "text",
     "license": "text",
     "readme": "text",
     "changelog": "text",

@@ -30,6 +30,10 @@ class Rules:
     """Lines nest by indentation."""
     comments_in_words: bool = True
     """`a#b` is a word and a comment. Off: it is one word, as in the shell and YAML."""
+    comments_alone: bool = False
+    """A comment has a line of its own; behind something else, its marker is no marker."""
+    recipes: bool = False
+    """Of a line's indentation only whether it begins with a tab matters."""
 
 
 _SLASHES = Rules(("//",), ("/*", "*/"), operators=True)
@@ -43,23 +47,25 @@ _RULES = {
     "tsx": _SCRIPT,
     "go": Rules(("//",), ("/*", "*/"), quotes='"`', operators=True),
     "rust": _BRACES,
-    "java": _BRACES,
-    "csharp": _BRACES,
+    "java": replace(_BRACES, triple_quotes=True),
+    "csharp": replace(_BRACES, triple_quotes=True),
     "c": _BRACES,
     "cpp": _BRACES,
-    "kotlin": _SLASHES,
-    "swift": _SLASHES,
-    "scala": _SLASHES,
+    "kotlin": replace(_SLASHES, triple_quotes=True),
+    "swift": replace(_SLASHES, triple_quotes=True),
+    "scala": replace(_SLASHES, triple_quotes=True),
     "php": Rules(("//", "#"), ("/*", "*/"), operators=True, newlines=False),
     "css": Rules((), ("/*", "*/"), newlines=False),
+    "scss": Rules(("//",), ("/*", "*/"), newlines=False, comments_in_words=False),
     "json": Rules(("//",), ("/*", "*/"), quotes='"', operators=True, newlines=False),
     "bash": _HASHES,
     "ruby": _HASHES,
     "toml": _HASHES,
-    "dockerfile": _HASHES,
-    "ini": Rules(("#", ";"), comments_in_words=False, quotes='"'),
+    "dockerfile": replace(_HASHES, comments_alone=True),
+    "ini": Rules(("#", ";"), quotes='"', indentation=True, comments_alone=True),
+    "indented": Rules(quotes='"', indentation=True),
     "yaml": Rules(("#",), comments_in_words=False, indentation=True),
-    "makefile": Rules(("#",), comments_in_words=False, indentation=True),
+    "makefile": Rules(("#",), comments_in_words=False, indentation=True, recipes=True),
 }
 _UNKNOWN = Rules(quotes='"')
 
@@ -111,7 +117,7 @@ def _tokens(text: str, rules: Rules) -> Iterator[str]:
     levels: list[int] = []
     for indent, words in _lines(text, rules):
         if rules.indentation:
-            yield f"\n{_level(indent, levels)}"
+            yield f"\n{indent if rules.recipes else _level(indent, levels)}"
         elif rules.newlines or words[0][0] == "#":
             yield "\n"  # a line of C's preprocessor ends where it ends
         yield from words
@@ -142,11 +148,15 @@ def _lines(text: str, rules: Rules) -> Iterator[tuple[int, list[str]]]:
                     yield indent, ["".join(parts) for parts in words]
                 words, start = [], position
             continue
-        word, end = _next(text, position, rules)
+        word, end = _next(text, position, rules, not words)
         if word:
             first = end - len(word)
             if not words:
-                indent = len(text[start:first][:200].expandtabs(8))
+                indent = (
+                    len(text[start:first][:200].expandtabs(8))
+                    if not rules.recipes
+                    else text.count("\t", start, start + 1)
+                )
             if rules.operators or not words or first > position:
                 words.append([word])
             else:
@@ -162,14 +172,15 @@ def _lines(text: str, rules: Rules) -> Iterator[tuple[int, list[str]]]:
         yield indent, ["".join(parts) for parts in words]
 
 
-def _next(text: str, position: int, rules: Rules) -> tuple[str, int]:
-    """The token at `position` (empty for a comment, or white space before a line's end), and where it ends."""
+def _next(text: str, position: int, rules: Rules, first: bool) -> tuple[str, int]:
+    """The token at `position` (empty for a comment, or white space before a line's end), and where it ends.
+    `first`: its line has none before it."""
     match = (_WORD if rules.operators else _RUN).match(text, position)
     word, end = match.group(1) or "", match.end()
     if not word:
         return "", max(end, position + 1) if text[end : end + 1] != "\n" else end
     start = end - len(word)
-    if _opens_comment(text, start, rules):
+    if (first or not rules.comments_alone) and _opens_comment(text, start, rules):
         stop = text.find("\n", start)
         return "", len(text) if stop < 0 else stop
     if rules.block_comment and text.startswith(rules.block_comment[0], start):
@@ -190,4 +201,6 @@ def _next(text: str, position: int, rules: Rules) -> tuple[str, int]:
 def _opens_comment(text: str, start: int, rules: Rules) -> bool:
     if not any(text.startswith(marker, start) for marker in rules.line_comments):
         return False
+    if text.startswith("#[", start) and "//" in rules.line_comments:
+        return False  # PHP's attributes
     return rules.comments_in_words or start == 0 or text[start - 1] in " \t\n"

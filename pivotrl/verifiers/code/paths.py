@@ -9,9 +9,10 @@ LONGEST = 4096
 """Characters; a longer path is no path."""
 
 
-def same_path(expected: str, actual: Any) -> bool:
-    """Whether both name one file: equal in their shortest spelling, or one is absolute and ends with the other, a
-    relative path of two components or more."""
+def same_path(expected: str, actual: Any, cwd: str | None = None) -> bool:
+    """Whether both name one file: equal in their shortest spelling; or one is absolute, and the other one, relative, is
+    it from the directory `cwd`. A relative path of two components or more may start from a folder above `cwd` too (a
+    tool's root), and where `cwd` is not known (None), from any."""
     if not isinstance(actual, str) or len(actual) > LONGEST:
         return False
     wanted, found = normal(expected.strip()), normal(actual.strip())
@@ -20,6 +21,12 @@ def same_path(expected: str, actual: Any) -> bool:
     if wanted.startswith("/") == found.startswith("/"):
         return False
     absolute, relative = (wanted, found) if wanted.startswith("/") else (found, wanted)
+    if cwd is not None:
+        if normal(f"{cwd}/{relative}") == absolute:
+            return True
+        root = normal(absolute.removesuffix("/" + relative))
+        if not (normal(cwd) + "/").startswith(root + "/"):
+            return False
     return "/" in relative and not relative.startswith("..") and absolute.endswith("/" + relative)
 
 

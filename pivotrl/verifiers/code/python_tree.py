@@ -35,7 +35,7 @@ def tree_of(text: str) -> Tree | None:
     """
     if len(text) > LONGEST or _too_deep(text):
         return None
-    text = text.strip("\n")
+    text = text.removeprefix("\ufeff").strip("\n")
     if text[:1] in " \t":  # only then: dedent also touches lines inside strings
         text = dedent(text)
     for name, before, after in _frames(text):
@@ -115,10 +115,13 @@ def _constant(value: object) -> object:
 
 
 def _body(node: ast.AST, body: list) -> list:
-    """Without the docstring. A body of nothing else becomes `pass`; a module of nothing else is a snippet that holds a
-    string, and keeps it."""
-    is_module = isinstance(node, ast.Module)
-    if not (is_module and len(body) > 1) and not isinstance(node, _DEFINITIONS):
+    """Without the docstring. A body of nothing else becomes `pass`. A module of nothing else is a snippet that holds a
+    string, and keeps it; so does one that goes on with an expression, as strings that stand one below the other inside
+    of brackets do."""
+    if isinstance(node, ast.Module):
+        if len(body) < 2 or isinstance(body[1], ast.Expr):
+            return body
+    elif not isinstance(node, _DEFINITIONS):
         return body
     first = body[0] if body else None
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):

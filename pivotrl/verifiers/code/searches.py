@@ -22,7 +22,9 @@ _KINDS = {
     for name in names.split()
 }
 _WORD = r"(?:'([^'\\]*)'|\"([^\"\\$`!]*)\"|([\w./-]+))"
-_GREP = re.compile(rf"(?:grep (?:-(?:rn|nr|Rn|nR|r|R)|-r -n|-n -r)|rg(?: -n)?) {_WORD}(?: ([\w./-]+))?")
+_GREP = re.compile(
+    rf"(?:cd ([\w./-]+) ?(?:&&|;) ?)?(?:grep (?:-(?:rn|nr|Rn|nR|r|R)|-r -n|-n -r)|rg(?: -n)?) {_WORD}(?: ([\w./-]+))?"
+)
 _PLAIN = re.compile(r"[\w :,=@/\"'<>-]+")
 
 
@@ -55,20 +57,21 @@ def search_in_shell(command: str) -> Search | None:
     match = _GREP.fullmatch(command.strip()) if len(command) <= 4096 else None
     if match is None:
         return None
-    pattern = next((group for group in match.groups()[:3] if group is not None), "")
+    pattern = next((group for group in match.groups()[1:4] if group is not None), "")
     if not _PLAIN.fullmatch(pattern) or pattern.startswith("-"):
         return None
-    return Search("text", pattern, match[4] or "", True)
+    start, folder = match[1] or "", match[5] or ""
+    return Search("text", pattern, f"{start}/{folder}" if start and not folder.startswith("/") else folder, True)
 
 
-def compare_searches(expected: Search, actual: Search) -> Difference | None:
-    """Searches by tools of different names."""
+def compare_searches(expected: Search, actual: Search, cwd: str | None = None) -> Difference | None:
+    """Searches by tools of different names. `cwd`: see `paths.same_path`."""
     if expected.kind != actual.kind or not (expected.bare and actual.bare):
         return Difference("other_tool", "another kind of search")
     if not actual.pattern.strip() and expected.pattern.strip():
         return Difference("missing_argument", "no pattern")
     if expected.pattern != actual.pattern:
         return Difference("other_value", f"searches {excerpt(actual.pattern)}, expected {excerpt(expected.pattern)}")
-    if not same_path(expected.folder or ".", actual.folder or "."):
+    if not same_path(expected.folder or ".", actual.folder or ".", cwd):
         return Difference("other_target", f"in {excerpt(actual.folder)}, expected {excerpt(expected.folder)}")
     return None

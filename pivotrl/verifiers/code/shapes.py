@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from pivotrl.trajectories.faults import excerpt
 from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.code.diffs import FilePatch, read_blocks, read_patch
 from pivotrl.verifiers.code.edits import AT_END, Edit, Replacement
@@ -29,6 +30,11 @@ def read_edits(name: Any, arguments: Any) -> Reading:
         return None
     reader = _READERS.get(tool_key(name))
     return reader(arguments) if reader else None
+
+
+def is_editor(name: str) -> bool:
+    """Whether a tool edits text, by its name; many of them show files as well."""
+    return _READERS.get(tool_key(name)) in (_editor, _commanded, _edit)
 
 
 def tool_key(name: str) -> str:
@@ -67,7 +73,13 @@ def _path(arguments: Arguments) -> str | Difference:
     path = pick(arguments, PATH)
     if not isinstance(path, str) or not path.strip():
         return _missing("no path")
+    if path.strip().endswith("/"):
+        return Difference("other_target", f"{excerpt(path)} is a folder")
     return path
+
+
+def _commanded(arguments: Arguments) -> Reading:
+    return _missing("no command") if arguments.get("command") is None else _editor(arguments)
 
 
 def _editor(arguments: Arguments) -> Reading:
@@ -213,7 +225,8 @@ def _edit_of(file: FilePatch, path: str) -> Edit:
 
 
 _NAMES: dict[Callable[[Arguments], Reading], str] = {
-    _editor: "str_replace_editor str_replace_based_edit_tool text_editor edit_file editfile file_editor code_editor"
+    _commanded: "str_replace_editor str_replace_based_edit_tool",
+    _editor: "text_editor edit_file editfile file_editor code_editor"
     " file_edit modify modify_file update_file str_replace string_replace search_replace replace_in_file replace",
     _edit: "edit",
     _several: "multi_edit",

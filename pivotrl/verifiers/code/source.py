@@ -5,7 +5,7 @@ from typing import Any
 
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.verifiers.base import Difference
-from pivotrl.verifiers.code import json_text, lexer, python_tree, syntax
+from pivotrl.verifiers.code import json_text, lexer, python_tree, syntax, toml_text, yaml_text
 
 LONGEST = 1_000_000
 """Characters of a text that is compared at all: a longer one is equal to itself alone."""
@@ -19,9 +19,10 @@ KEPT_LONG = 12
 def compare(expected: Any, actual: Any, language: str | None = None) -> Difference | None:
     """None where both mean the same; symmetric.
 
-    Python is compared by its syntax tree (`python_tree`), the languages of `syntax` by theirs, JSON by value, plain
-    text by its lines without the white space at their ends, anything else by its tokens (`lexer`). A text that does not
-    parse is compared by tokens, which then both are. Snippets cut out of a file may be indented as a whole.
+    Python is compared by its syntax tree (`python_tree`), the languages of `syntax` by theirs, JSON, TOML and YAML by
+    value, plain text by its lines without the white space at their ends, anything else by its tokens (`lexer`). A text
+    that does not parse is compared by tokens, which then both are. Snippets cut out of a file may be indented as a
+    whole. A `#!` line is no comment.
 
     Args:
         expected: the expert's text.
@@ -34,8 +35,18 @@ def compare(expected: Any, actual: Any, language: str | None = None) -> Differen
         return None
     if len(expected) > LONGEST or len(actual) > LONGEST:
         return Difference("too_long", f"{max(len(expected), len(actual))} characters, of at most {LONGEST}")
+    if _interpreter(expected) != _interpreter(actual):
+        return Difference("other_code", f"another #! line: {excerpt(actual)}")
     equal = _COMPARISONS.get(language or "", _by_tokens)(expected, actual, language)
     return None if equal else Difference("other_code", f"found {excerpt(actual)}")
+
+
+def _interpreter(text: str) -> list[str]:
+    """The words of a `#!/usr/bin/env x` line; Rust's `#![x]` is none."""
+    if not text.startswith("#!"):
+        return []
+    line = text.partition("\n")[0][2:].strip()
+    return line.split() if line.startswith("/") else []
 
 
 def same_words(expected: str, actual: str) -> bool:
@@ -45,14 +56,32 @@ def same_words(expected: str, actual: str) -> bool:
 
 
 def same_margin(expected: str, actual: str, language: str | None) -> bool:
-    """Whether the first lines of code are equally far indented, where that matters or may: `compare` takes both for
-    snippets that were cut out anywhere; put in the place of one text, their margin counts."""
-    return (language is not None and language not in _INDENTED) or _margin(expected) == _margin(actual)
+    """Whether code stands equally far from the left, where that matters or may: `compare` takes both for snippets that
+    were cut out anywhere; put in the place of one text, the first line's margin counts, and that of each line further
+    left than those before it. Where Python does not parse, a snippet may begin inside a line: then the same is asked of
+    the lines behind the first."""
+    if language is not None and language not in _INDENTED:
+        return True
+    wanted, found = _margins(expected), _margins(actual)
+    if _steps_left(wanted) != _steps_left(found):
+        return False
+    whole = language != "python" or _reading(expected, language) is not None
+    return whole or _steps_left(wanted[1:]) == _steps_left(found[1:])
 
 
-def _margin(text: str) -> int:
-    first = next((line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
-    return len(first[: len(first) - len(first.lstrip())][:500].expandtabs(8))
+def _margins(text: str) -> list[int]:
+    """Columns of white space before each line of code."""
+    lines = [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")]
+    return [len(line[: len(line) - len(line.lstrip())][:500].expandtabs(8)) for line in lines]
+
+
+def _steps_left(margins: list[int]) -> list[int]:
+    """The first margin, and each that is smaller than all before it."""
+    steps: list[int] = []
+    for margin in margins:
+        if not steps or margin < steps[-1]:
+            steps.append(margin)
+    return steps
 
 
 def _by_lines(expected: str, actual: str, language: str | None) -> bool:
@@ -96,11 +125,15 @@ _kept_long = lru_cache(maxsize=KEPT_LONG)(_read)
 _READERS = {
     "python": lambda text, language: python_tree.tree_of(text),
     "json": lambda text, language: json_text.value_of(text),
+    "toml": lambda text, language: toml_text.value_of(text),
+    "yaml": lambda text, language: yaml_text.events_of(text),
 }
-_INDENTED = ("python", "yaml", "makefile")
+_INDENTED = ("python", "yaml", "ini", "indented")
 _COMPARISONS = {
     "text": _by_lines,
     "python": _by_reading,
     "json": _by_reading,
+    "toml": _by_reading,
+    "yaml": _by_reading,
     **dict.fromkeys(syntax.GRAMMARS, _by_outline),
 }

@@ -3,29 +3,35 @@ content?
 
 - An edit has the same effect, whatever its form (`code_edit`); a look at a file shows the same lines (or up to twice as
   many around them); a search has the same pattern and place; a command is the same command (`shell`).
-- Between kinds: `cat FILE`, `sed -n 'A,Bp' FILE` and `head -n N FILE` are looks at a file, and `grep -rn TEXT DIR` is a
-  search.
+- Between kinds, and among commands: `cat FILE`, `sed -n 'A,Bp' FILE` and `head -n N FILE` are looks at a file, and
+  `grep -rn TEXT DIR` is a search.
+- A relative path starts from the working directory where an answer in the history tells it (`(Current directory: /a)`).
 - Finishing is free in its words, as are thoughts; a plan is by the parameter `planning`; a tool of no known kind has
   the same name and the same arguments, text exactly.
 - A call that lacks what its tool cannot do without earns nothing: NVIDIA's swe_pivot lets it pass.
 - Where the expert wrote a message, a message with something in it is needed.
 """
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pivotrl.schema import Section
 from pivotrl.verifiers.action import expert_calls, split_items
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Difference, Verdict, Verifier
-from pivotrl.verifiers.code.effects import FileText
-from pivotrl.verifiers.code.history import file_text
+from pivotrl.verifiers.code.effects import Known
+from pivotrl.verifiers.code.history import file_text, place_of
 from pivotrl.verifiers.code.jobs import compare_jobs
+from pivotrl.verifiers.code.languages import language_of
 from pivotrl.verifiers.code.pairing import compare_batches
+from pivotrl.verifiers.code.syntax import GRAMMARS
 from pivotrl.verifiers.params import Overridable
 from pivotrl.verifiers.robust.wellformed import Thinking, format_fault, is_blank, spoken
 
 MOST_FILE_CHARACTERS = 500_000
 """Characters of known files on which edits are tried in one verdict; after them edits are compared as snippets."""
+DEAR = 3
+"""How many times a character counts in a language whose syntax tree is dear."""
 
 
 class SweParams(Section):
@@ -51,13 +57,14 @@ class SweVerifier(Verifier):
 
     def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
         settings = self._params.of_row(params)
+        attempt = as_lists(attempt)
         calls, verdict = judge_kind(attempt, settings.thinking)
         if verdict is not None:
             return verdict
-        files = limited_files(attempt)
+        known = known_of(attempt)
 
         def compare(wanted: dict, expected: dict, call: dict, actual: dict) -> Difference | None:
-            return compare_jobs(wanted, expected, call, actual, attempt.tools, files, settings.planning)
+            return compare_jobs(wanted, expected, call, actual, attempt.tools, known, settings.planning)
 
         return compare_batches(expert_calls(attempt.expert), calls, compare, settings.count == "f1")
 
@@ -78,14 +85,20 @@ def judge_kind(attempt: Attempt, thinking: Thinking) -> tuple[list[dict], Verdic
     return [], Verdict(1.0, "message_as_expected")
 
 
-def limited_files(attempt: Attempt) -> FileText:
-    """The history's files, until MOST_FILE_CHARACTERS have been given out."""
+def as_lists(attempt: Attempt) -> Attempt:
+    """The attempt with empty lists where a row holds something else."""
+    odd = {key: [] for key in ("items", "tools", "messages") if not isinstance(getattr(attempt, key), list)}
+    return replace(attempt, **odd) if odd else attempt
+
+
+def known_of(attempt: Attempt) -> Known:
+    """What the history shows: where the call is made, and files until MOST_FILE_CHARACTERS have been given out."""
     left = MOST_FILE_CHARACTERS
 
     def text_of(path: str) -> str | None:
         nonlocal left
         text = file_text(attempt.messages, path)
-        left -= len(text or "")
+        left -= len(text or "") * (DEAR if language_of(path) in GRAMMARS else 1)
         return text if left >= 0 else None
 
-    return text_of
+    return Known(text_of, *place_of(attempt.messages))

@@ -12,7 +12,7 @@ import re
 from functools import cache
 from typing import Any
 
-from pivotrl.verifiers.code.lexer import outline_of
+from pivotrl.verifiers.code.lexer import tokens_of
 
 LONGEST = 20_000
 """Characters that are parsed; a longer text is compared by its tokens."""
@@ -33,7 +33,7 @@ GRAMMARS = {
 _SCRIPTS = {"javascript", "typescript", "tsx"}
 _OPTIONAL_SEMICOLON = {*_SCRIPTS, "go", "bash"}
 _VERBATIM = re.compile(r".*(?:string|char_literal|character_literal|rune_literal|heredoc_body|regex|macro_body)\w*")
-_HEADERS = {"for_statement", "for_clause", "empty_statement"}
+_HEADERS = {"for_statement", "for_clause", "empty_statement", "c_style_for_statement"}
 _MACRO = "token_tree"
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _PLAIN = re.compile(r"'[^'\"\\\n]*'")
@@ -150,5 +150,5 @@ def _leaf(node: Any, source: bytes, language: str) -> str:
     if node.type == "string" and language in _SCRIPTS and _PLAIN.fullmatch(text):
         return f'"{text[1:-1]}"'
     if node.type == "preproc_arg":  # to the line's end, comments included
-        return " ".join(outline_of(text, language))
+        return " ".join(tokens_of(text, language))
     return text if node.is_named else f"'{text}"

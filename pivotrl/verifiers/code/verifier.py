@@ -20,7 +20,7 @@ from pivotrl.verifiers.code.effects import compare_edits
 from pivotrl.verifiers.code.jobs import compare_jobs
 from pivotrl.verifiers.code.pairing import compare_batches
 from pivotrl.verifiers.code.shapes import patch_edits
-from pivotrl.verifiers.code.swe import judge_kind, limited_files
+from pivotrl.verifiers.code.swe import as_lists, judge_kind, known_of
 from pivotrl.verifiers.params import Overridable
 from pivotrl.verifiers.robust.wellformed import Thinking
 
@@ -41,13 +41,14 @@ class CodeEditVerifier(Verifier):
 
     def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
         settings = self._params.of_row(params)
+        attempt = as_lists(attempt)
         calls, verdict = judge_kind(attempt, settings.thinking)
         if verdict is not None:
             return _judge_diff(attempt) if verdict.reason == "message_as_expected" else verdict
-        files = limited_files(attempt)
+        known = known_of(attempt)
 
         def compare(wanted: dict, expected: dict, call: dict, actual: dict) -> Difference | None:
-            return compare_jobs(wanted, expected, call, actual, attempt.tools, files, "equal")
+            return compare_jobs(wanted, expected, call, actual, attempt.tools, known, "equal")
 
         return compare_batches(expert_calls(attempt.expert), calls, compare, False)
 
@@ -64,5 +65,5 @@ def _judge_diff(attempt: Attempt) -> Verdict:
     actual = patch_edits(found) if found is not None else None
     if actual is None:
         return Verdict(0.0, "missing_argument", "no diff that can be read")
-    difference = compare_edits(expected, actual, limited_files(attempt))
+    difference = compare_edits(expected, actual, known_of(attempt))
     return Verdict(0.0, *difference) if difference else Verdict(1.0, "message_as_expected")

@@ -41,6 +41,8 @@ def plain_file(answer: str) -> str | None:
     """The file that `cat` printed; None where the answer may not be all of it."""
     if len(answer) > LONGEST or _CUT.search(answer) or answer.lstrip().startswith(("<", "[", "cat:")):
         return None
+    if _NUMBERED.match(answer.lstrip("\n")):
+        return None  # `nl` numbers no blank lines
     trailer = _TRAILER.search(answer)
     text = answer[: trailer.start()] if trailer else answer
     return None if re.search(r"^\[.{0,40}exit code", text, re.MULTILINE) or not text.strip() else text

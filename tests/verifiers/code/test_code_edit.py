@@ -66,6 +66,12 @@ KNOWN_OTHER = [
     (editor("insert", insert_line=99, new_str="a"), "edit_does_not_apply"),
     (patch("@@ -8,2 +8,2 @@\n def h(x):\n-    return x + 1\n+    return x + 2\n"), "edit_does_not_apply"),
     (editor("undo_edit"), "other_edit"),
+    (replace("x + 1", "x + 2", path=PATH + "/"), "other_target"),
+    (call("str_replace_editor", path=PATH, old_str="x + 1", new_str="x + 2"), "missing_argument"),
+    (call("str_replace_based_edit_tool", path=PATH, old_str="x + 1", new_str="x + 2"), "missing_argument"),
+    (editor("str_replace", old_string="x + 1", new_string="x + 2"), "unknown_argument"),
+    (replace("x + 1", "x + 2", file_path="/repo/src/n.py"), "unknown_argument"),
+    (editor("frobnicate", old_str="x + 1", new_str="x + 2"), "other_edit"),
     (call("bash", command="sed -i s/1/2/ src/m.py"), "other_tool"),
 ]
 
@@ -118,6 +124,14 @@ UNKNOWN = [
     (replace("a = 1", "a = 'x';", path="/r/a/m.js"), replace("a = 1", 'a = "x"', path="/r/a/m.js"), 1),
     (replace("a: 1", "a:\n  b: 1", path="/r/a/m.yml"), replace("a: 1", "a:\n    b: 1", path="/r/a/m.yml"), 1),
     (replace("a: 1", "a:\n  b: 1", path="/r/a/m.yml"), replace("a: 1", "a:\nb: 1", path="/r/a/m.yml"), 0),
+    # Lines that stand further left than those before them, or behind the rest of a line, are where they are.
+    (replace("    a\n", "    a\n\n  def h():\n    b\n"), replace("    a\n", "    a\n\ndef h():\n    b\n"), 0),
+    (replace("x = 1", "x = 1\n        y = 2"), replace("x = 1", "x = 1\n    y = 2"), 0),
+    (replace("x = 1", "x = 1\n        y = 2"), replace("x = 1", "x=1\n        y = 2"), 1),
+    (replace("if a:\n    b()", "if a:\n    c()"), replace("if a:\n    b()", "if a:\n  c()"), 1),
+    (replace('  "a "\n  "b"', '  "c "\n  "d"'), replace('  "a "\n  "b"', '  "z "\n  "d"'), 0),
+    (replace("a: b", "a: 'c'", path="/r/a/m.yml"), replace("a: b", "a: c", path="/r/a/m.yml"), 1),
+    (replace("a: b", "a: c", path="/r/a/m.yml/"), replace("a: b", "a: d", path="/r/a/m.yml/"), 0),
     (editor("view"), editor("view", path="src/m.py"), 1),
     (editor("view"), editor("view", path="src/n.py"), 0),
 ]  # fmt: skip
@@ -168,3 +182,17 @@ def test_a_diff_in_a_message():
     assert judge("").reason == "empty_message"
     prose = {"type": "message", "content": "Done."}
     assert EDIT.verify(Attempt(prose, [{"type": "message", "content": "Ready."}])).reward == 1
+
+
+OPENED = [{"role": "tool", "content": "ok\n(Open file: /repo/src/m.py)\n(Current directory: /repo)\nbash-$"}]
+
+
+def test_an_edit_without_a_path_is_of_the_file_that_is_open():
+    expert = call("edit", start_line=4, end_line=4, replacement_text="    return x + 2")
+    for text, reward in [("    return x+2  # two", 1), ("    return x + 3", 0), ("return x + 2", 0)]:
+        actual = call("edit", start_line=4, end_line=4, replacement_text=text)
+        assert EDIT.verify(Attempt(expert, [actual], messages=OPENED)).reward == reward
+    whole = replace("    return x + 1", "    return x + 2")
+    by_lines = call("edit", start_line=10, end_line=10, replacement_text="    return x + 2")
+    assert EDIT.verify(Attempt(whole, [by_lines], messages=[*history(), *OPENED])).reward == 1
+    assert EDIT.verify(Attempt(whole, [by_lines], messages=history())).reward == 0

@@ -1,5 +1,7 @@
 """Edits are read from the calls of the usual tools, and applied to text alone."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -178,6 +180,20 @@ def test_blocks_and_diffs_in_messages():
     assert diff_in("Here:\n```diff\n-a\n+b\n```\nDone.") == "-a\n+b"
     assert diff_in("```diff\n-a\n```\n```diff\n-b\n```") is None
     assert diff_in("```diff\n-a") is None and diff_in("-a") is None
+
+
+def test_equal_lines_are_searched_in_bounded_time():
+    start = time.process_time()
+    text = "q\n" + "a\n" * 190_000
+    for body in (" b\n" + " a\n" * 60_000 + "-a\n+c\n", "-q\n+r\n", " a\n-a\n+c\n"):
+        for line in (180_000, 999_999):
+            (edit,) = read_edits("apply_patch", {"patch": f"@@ -{line},1 +1,1 @@\n" + body, "path": "m"})
+            apply_edit(text, edit)
+    far = "".join(f"@@ -99999 +1 @@\n-l{index}\n+c\n" for index in range(255))
+    (edit,) = read_edits("apply_patch", {"patch": far, "path": "m"})
+    known = "".join(f"l{index}\n" for index in range(255)) + "a\n" * 150_000
+    assert apply_edit(known, edit) == "c\n" * 255 + "a\n" * 150_000
+    assert time.process_time() - start < 2
 
 
 lines = st.lists(st.sampled_from(["a", "b", "c", "d d", ""]), max_size=12)

@@ -80,6 +80,7 @@ UNKNOWN = [
     [shell("cat src/m.py | head", TEXT)],
     [shell("cat src/m.py", "a\n... truncated ...\nb")],
     [shell("cat src/other.py", TEXT)],
+    [shell("nl src/m.py", "     1\tdef f():\n\n     2\t    return 1\n")],
 ]
 
 

@@ -141,8 +141,8 @@ HOSTILE = {
 }  # fmt: skip
 
 
-def history(text):
-    function = {"name": "create_file", "arguments": json.dumps({"path": PATH, "content": text})}
+def history(text, path=PATH):
+    function = {"name": "create_file", "arguments": json.dumps({"path": path, "content": text})}
     return [
         {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": function}]},
         {"role": "tool", "content": "File created successfully.", "tool_call_id": "c"},
@@ -162,6 +162,26 @@ def test_hostile_calls_get_a_verdict(name, case):
             )
             assert verdict.reward == 0
             assert time.process_time() - start < 2, expert
+
+
+def test_floods_of_equal_files_of_a_dear_language_are_bounded():
+    path, source = "/repo/src/m.js", "x = 1\n" + "f(a,[1,2],b);\n" * 1300
+    expert, *flood = [
+        call("str_replace_editor", command="str_replace", path=path, old_str="x = 1", new_str="x = 2" + "\n" * index)
+        for index in range(38)
+    ]
+    start = time.process_time()
+    found = VERIFIERS["swe"].verify(Attempt(expert, flood, messages=history(source, path)))
+    assert 0 < found.reward < 0.1
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", {"a": 1}, [None, 5, []]])
+def test_rows_of_odd_types_get_a_verdict(value):
+    for verifier in VERIFIERS.values():
+        for expert in (EXPERTS[0], EXPERTS[5], {"type": "message", "content": "x"}):
+            assert verifier.verify(Attempt(expert, value, None, value, value, value)).reward == 0
+            assert verifier.verify(Attempt(expert, [expert], None, value, value, value)).reward == 1
 
 
 def test_floods_of_edits_of_a_large_file_are_bounded():

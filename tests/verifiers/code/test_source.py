@@ -54,8 +54,23 @@ SAME = [
     ("json", '"a": 1,', '"a":  1'),
     ("json", "{} // c", "{}  //  d"),
     ("yaml", "a:\n    - b  # c\n    - d", "a:\n  - b\n  - d\n"),
-    ("makefile", "a: b\n\tgcc  -o x", "a: b  # c\n    gcc -o x"),
+    ("makefile", "a: b\n\tgcc  -o x", "a: b  # c\n\tgcc -o x"),
+    ("python", "\ufeffx = 1", "x = 1"),
+    ("python", "if a:\r\n    b()\r\n", "if a:\n    b()\n"),
+    ("python", "foo(\n    a,\n    b,\n)", "foo(a, b)"),
+    ("bash", "#! /bin/sh\na", "#!/bin/sh\na"),
+    ("rust", "#![allow(x)]\nf();", "#![ allow(x) ]\nf();"),
+    ("yaml", "a: 'b'", 'a: "b"'),
+    ("yaml", "a: b", "a: 'b'"),
+    ("yaml", "a: [1, 2]  # c", "a:\n- 1\n- 2"),
+    ("yaml", "a:\n  - b", "a:\n- b"),
     ("toml", 'a = "b"  # c', 'a = "b"'),
+    ("toml", "a=['b']", 'a = [\n  "b",  # c\n]'),
+    ("toml", '  "a>=1",\n  "b",', '"a>=1", "b"'),
+    ("toml", "a = ${x}  # c", "a = ${x}"),
+    ("ini", "a =\n    b\n# c", "a =\n  b"),
+    ("php", "# a\nf();", "f();"),
+    ("scss", "a {\n  // b\n  c: d;\n}", "a {\n  c: d;\n}"),
     ("text", "a  b  \n\nc\n", "a  b\n\nc"),
     (None, "a   b\n\n  c", "a b\nc"),
 ]
@@ -80,6 +95,33 @@ OTHER = [
     ("python", "", "pass"),
     ("python", "x: int = 1", "x = 1"),
     ("python", "async def f(): pass", "def f(): pass"),
+    ("python", '"a "\n"b"', '"c "\n"b"'),
+    ("python", '    "a "\n    f"{b}"', '    "c "\n    f"{b}"'),
+    ("python", '"a "\n"b" % c', '"b "\n"b" % c'),
+    ("python", "#!/usr/bin/env python3\nx = 1", "x = 1"),
+    ("bash", "#!/bin/bash\na", "#!/bin/sh\na"),
+    ("bash", "for ((;i<3;)); do a; done", "for ((i<3;;)); do a; done"),
+    ("c", "#define A f(x);", "#define A f(x)"),
+    ("c", "#define A x - -1", "#define A x--1"),
+    ("java", 'f( = """\n  a  b\n""";', 'f( = """\n  a b\n""";'),
+    ("yaml", "a: x  y", "a: x y"),
+    ("yaml", "a: |\n  x   y\n", "a: |\n  x y\n"),
+    ("yaml", "a: |\n  x\n  # n\n", "a: |\n  x\n"),
+    ("yaml", "a: '1'", "a: 1"),
+    ("yaml", "a: yes", "a: 'yes'"),
+    ("yaml", "a: &x 1\nb: *x", "a: &x 1\nb: 1"),
+    ("yaml", "npm ci\nnpm test", "npm ci npm test"),
+    ("yaml", "a: 1\nb: 2", "b: 2\na: 1"),
+    ("toml", 'a = """\nx  y"""', 'a = """\nx y"""'),
+    ("toml", "a = '1'", "a = 1"),
+    ("toml", "a = true", "a = 1"),
+    ("toml", "[x]\na = 1\n[y]", "[x]\n[y]\na = 1"),
+    ("toml", "[1]", "entries = [1]"),
+    ("ini", "r = a ; python_version < '3'", "r = a"),
+    ("ini", "a =\n    b", "a =\nb"),
+    ("dockerfile", "RUN a  # b", "RUN a"),
+    ("indented", "a\n  b\nc", "a\n  b\n  c"),
+    ("php", "#[A]\nfunction f(){}", "function f(){}"),
     ("javascript", "return\nx", "return x"),
     ("javascript", "[a,,]", "[a,]"),
     ("javascript", "for (;;) {}", "for (;) {}"),
@@ -111,6 +153,7 @@ OTHER = [
     ("yaml", "a:b", "a: b"),
     ("yaml", "a: b#c", "a: b"),
     ("makefile", "a:\n\tb", "a:\nb"),
+    ("makefile", "a:\n\tb", "a:\n    b"),
     ("text", "a b", "a  b"),
     (None, "a b", "ab"),
     (None, "a\nb", "a b"),
@@ -131,8 +174,9 @@ def test_other(language, left, right):
 
 
 def test_a_file_s_name_tells_the_language():
-    names = "a/b.py x.PYI A.tsx b.hpp Makefile d/Dockerfile a.b.json README py a.unknown"
+    names = "a/b.py x.PYI A.tsx b.hpp Makefile d/Dockerfile a.b.json README py a.unknown a.pyx a.scss poetry.lock a.hs"
     found = ["python", "python", "tsx", "cpp", "makefile", "dockerfile", "json", "text", None, None]
+    found += ["python", "scss", "text", "indented"]
     assert [language_of(name) for name in names.split()] == found
     assert language_of("") is None
 
@@ -179,9 +223,26 @@ def test_formatting_of_python_does_not_matter(lines, data):
 
 LANGUAGES = [
     *["python", "javascript", "tsx", "go", "rust", "java", "c", "cpp", "bash", "json", "yaml", "text", "css"],
-    None,
+    *["toml", "ini", "makefile", "php", None],
 ]
-MARKS = ["if x:", "\n", "    ", "<<E", *"(){}'\"`#,;", "//", "/*", "*/"]
+MARKS = [
+    "#!/bin/sh\n",
+    "\t",
+    "a: ",
+    "- ",
+    "|\n",
+    "a = ",
+    "[a]\n",
+    '"""',
+    "if x:",
+    "\n",
+    "    ",
+    "<<E",
+    *"(){}'\"`#,;",
+    "//",
+    "/*",
+    "*/",
+]
 pieces = st.lists(
     st.one_of(
         st.sampled_from(MARKS),

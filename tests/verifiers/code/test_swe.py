@@ -68,6 +68,19 @@ SAME = [
     (replace("a = 1", "a = 2"), replace("a = 1", "a=2  # two")),
     (replace("a = 1", "a = 2"), call("Edit", file_path=PATH, old_string="a = 1", new_string="a = 2")),
     (replace("a = 1\nb = 1", "a = 2\nb = 1"), replace("a = 1", "a = 2", path="src/m.py")),
+    (view(view_range=[1, 20]), bash(f"cat {PATH} | head -n 20")),
+    (view(view_range=[10, 20]), bash("cd /repo/src && sed -n 10,20p m.py")),
+    (view(view_range=[10, 20]), bash(f"cat  -n {PATH} |sed -n '10,20p'")),
+    (view(view_range=[1, 10]), bash(f"head {PATH}")),
+    (view(view_range=[7, 7]), bash(f"sed -n 7p {PATH}")),
+    (view(view_range=[7, -1]), bash(f"tail -n +7 {PATH}")),
+    (view(view_range=[7, -1]), bash(f"sed -n '7,$p' {PATH}")),
+    (view(), bash(f"nl -ba {PATH}")),
+    (bash("cat src/m.py"), bash("cat -n src/m.py")),
+    (bash("sed -n '10,20p' src/m.py"), bash("sed -n '9,22p' src/m.py")),
+    (bash("grep -rn foo src"), bash("rg -n foo src")),
+    (call("grep", pattern="foo", path="/repo/src"), bash("cd /repo && grep -rn foo src")),
+    (call("task_tracker", command="view"), call("task_tracker", command="view")),
     (call("my_tool", q="x", n=2), call("my_tool", n=2, q="x")),
     (call("glob", pattern="*.py", path="."), call("glob", pattern="*.py")),
     (call("execute_ipython_cell", code="x = 'a'"), call("execute_ipython_cell", code='x = "a"  # c')),
@@ -83,7 +96,7 @@ OTHER = [
     (bash("C-c", is_input="true"), bash("C-c"), "missing_argument"),
     (bash("ls"), call("read_file", path="ls"), "other_tool"),
     (bash("cat a/b c"), call("read_file", path="a/b"), "other_tool"),
-    (bash("cat src/m.py | head"), call("read_file", path="src/m.py"), "other_tool"),
+    (bash("cat src/m.py | head"), call("read_file", path="src/m.py"), "other_range"),
     (bash("cat src/m.py"), call("read_file", path="src/n.py"), "other_target"),
     (bash("cat src/*.py"), call("read_file", path="src/*.py"), "other_tool"),
     (bash("grep -rn 'def f' src"), call("grep", pattern="def g", path="src"), "other_value"),
@@ -115,6 +128,20 @@ OTHER = [
     (call("think", thought="x"), call("think"), "missing_argument"),
     (call("think", thought="x"), call("finish"), "other_tool"),
     (call("todo_write", todos=[{"id": 1}]), call("todo_write"), "missing_argument"),
+    (call("todo_write", todos=[{"id": 1}]), call("read_todos"), "missing_argument"),
+    (call("read_todos"), call("todo_write", todos=[{"id": 1}]), "other_value"),
+    (call("task_tracker", command="view"), call("task_tracker", command="plan", task_list=[1]), "other_value"),
+    (view(), bash("view", path=PATH), "other_tool"),
+    (view(), call("magic", command="view", path=PATH), "other_tool"),
+    (view(), call("str_replace_editor", path=PATH), "missing_argument"),
+    (view(view_range=[1, 10]), view(view_range=[0, 10]), "other_range"),
+    (view(), bash(f"cat {PATH}\nrm -rf b/a"), "other_tool"),
+    (view(), bash(f"cat {PATH} | tac"), "other_tool"),
+    (view(), bash(f"cat {PATH} > b"), "other_tool"),
+    (view(view_range=[1, 20]), bash(f"cat {PATH} | head -n 20 | sh"), "other_tool"),
+    (bash("sed -n '10,20p' src/m.py"), bash("sed -n '1,200p' src/m.py"), "other_command"),
+    (bash("grep -rn foo src"), bash("rg -n foo lib"), "other_command"),
+    (bash("ls", cwd="/a"), bash("ls"), "missing_argument"),
     (call("my_tool", q="x y z"), call("my_tool", q="x y w"), "other_value"),
     (call("my_tool", q="x"), call("your_tool", q="x"), "other_tool"),
     (call("new_issue", description="a"), call("new_issue", description="b"), "other_value"),
@@ -226,3 +253,49 @@ def test_golden_experts(shared_data):
         verdict = judge(row["expected_action"], *row["response"])
         if row["peer_category"] in ("tool_name_mismatch", "target_mismatch"):
             assert verdict.reward == 0 or "# note" in row["response"][0]["arguments"], row
+
+
+@pytest.mark.parametrize("mark", ["[Current working directory: /repo]", "(Current directory: /repo)\nbash-$"])
+def test_relative_paths_start_from_the_working_directory(mark):
+    ls = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {"name": "bash"}}]}
+    messages = [ls, {"role": "tool", "content": "src\n" + mark, "tool_call_id": "c"}]
+    for expert, actual, reward in [
+        (view("/repo/m.py"), view("m.py"), 1),
+        (view("/repo/m.py"), bash("cat m.py"), 1),
+        (view("m.py"), bash("cat /repo/m.py"), 1),
+        (view("/m.py"), view("../m.py"), 1),
+        (view("/repo/src/m.py"), view("src/m.py"), 1),
+        (view("/repo/pkg/src/m.py"), view("src/m.py"), 0),
+        (view("/src/m.py"), view("src/m.py"), 1),  # a tool may have another root
+        (view("/repo/src/m.py"), view("m.py"), 0),
+        (replace("a", "b", path="/repo/m.py"), replace("a", "b", path="m.py"), 1),
+        (call("grep", pattern="a", path="/repo"), bash("grep -rn a ."), 1),
+        (bash("cat /repo/m.py | wc"), bash("cat m.py | wc"), 1),
+    ]:
+        assert judge(expert, actual, messages=messages).reward == reward, (expert, actual)
+    moved = {"role": "assistant", "tool_calls": [{"function": {"name": "bash", "arguments": '{"command": "cd /b"}'}}]}
+    assert judge(view("/repo/m.py"), view("m.py"), messages=[*messages, moved]).reward == 0
+
+
+def test_real_steps_of_swe_agent_in_another_form(shared_data):
+    history = json.loads((shared_data / "trajectories" / "swe_agent_function_calling.traj").read_text())["history"]
+    judged = 0
+    for index, entry in enumerate(history):
+        for function in (found["function"] for found in entry.get("tool_calls") or ()):
+            name, given = function["name"], json.loads(function["arguments"])
+            text, path = given.get("replacement_text", ""), given.get("path", "")
+            for other, reward in {
+                "bash": [({"command": "cd /testbed && " + given.get("command", "")}, 1), ({"command": "ls /"}, 0)],
+                "create": [({"filename": "/testbed/reproduce.py"}, 1), ({"filename": "/tmp/reproduce.py"}, 0)],
+                "open": [({"path": "/testbed/" + path}, 1), ({"path": "/x/" + path}, 0)],
+                "edit": [
+                    ({"replacement_text": text + "  # ok"}, 1),
+                    ({"replacement_text": text.replace("e", "f", 1)}, 0),
+                ],
+                "find_file": [({"dir": "/testbed/src"}, 1), ({"dir": "/src"}, 0)],
+            }.get(name, []):  # fmt: skip
+                expert = {"type": "function_call", "name": name, "arguments": function["arguments"]}
+                verdict = judge(expert, call(name, **given | other), messages=history[:index])
+                assert verdict.reward == reward, (given, other, verdict)
+                judged += 1
+    assert judged >= 20
