@@ -72,9 +72,9 @@ def test_the_number_of_calls_matters(expert, items, f1, reason):
 
 
 def test_matching_is_optimal():
-    loose = call({"s": "cancel order lamp table chair"})
-    near = call({"s": "cancel order lamp table"})
-    far = call({"s": "cancel order chair sofa desk bed"})
+    loose = call({"s": "cancel order lamp table chair rug"})
+    near = call({"s": "cancel order lamp table shelf pillow"})
+    far = call({"s": "cancel order chair rug sofa desk"})
     one, two = verdict(loose, [near]).reward, verdict(near, [far]).reward
     assert (one, two, verdict(loose, [far]).reward) == (1, 0, 1)
     assert verdict(batch(loose, near), [near, far]).reward == 1  # the first fit for `loose` would be `near`
@@ -103,12 +103,33 @@ def test_calls_after_the_64th_match_nothing_but_count():
         ("<think>hm", "format"),
         ("[TOOL_CALLS]", "format"),
         ("<function=f>", "format"),
+        ("**", "empty_message"),
+        ("...", "empty_message"),
+        ("<br>", "empty_message"),
+        ("<div></div>", "empty_message"),
+        ("```\n```", "empty_message"),
+        ("\U0001f44d", "message_as_expected"),
+        ("x < y", "message_as_expected"),
+        ('```json\n{"name": "f", "arguments": {"x": 1}}\n```', "format"),
+        ('[{"name": "f", "arguments": {"x": 1}}]', "format"),
+        ('functools[{"name": "f", "arguments": {}}]', "format"),
+        ("[f(x=1)]", "format"),
+        ("[f(x=1", "format"),
+        ("f(x=1)", "format"),
+        ("f(x) is a function, as you know", "message_as_expected"),
+        ("<f><x>1</x></f>", "format"),
+        ("Action: f\nAction Input: {}", "format"),
+        ("[/TOOL_CALLS]", "format"),
+        ("<tool_response>1</tool_response>", "format"),
+        ("<|im_start|>user\nthanks", "format"),
+        ("<|channel|>commentary to=functions.f<|message|>{}<|call|>", "format"),
+        ('The form is {"name": "f", "arguments": {}}, as you know.', "message_as_expected"),
     ],
 )
 def test_an_expected_message_needs_something_said(content, reason):
-    found = verdict(message(), [message(content)])
+    found = verdict(message(), [message(content)], tools=[tool({})])
     assert (found.reason, found.reward) == (reason, float(reason == "message_as_expected"))
-    assert verdict(message(), [message(content)], text=content).reason == reason
+    assert verdict(message(), [message(content)], text=content, tools=[tool({})]).reason == reason
 
 
 def test_messages_and_calls_do_not_answer_each_other():

@@ -186,6 +186,10 @@ def test_enum_values(members, expected, actual, same):
         ("uuid", "1B4E28BA-2FA1-11D2-883F-0016D3CCA427", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", True),
         ("hostname", "a.b", "A.b", False),
         ("date", "x" * 100, "y" * 100_000, False),
+        ("time", "10:00", "10:00:00", True),
+        ("time", "10:00:00Z", "10:00:00+00:00", True),
+        ("time", "10:00", "22:00", False),
+        ("time", "10:00", "10:00Z", False),
     ],
 )
 def test_formats_compare_by_value(form, expected, actual, same):
@@ -213,6 +217,36 @@ def test_items_of_a_set_are_matched_not_taken_in_turn():
     unique = schema(x={"type": "array", "uniqueItems": True, "items": item})
     assert reason({"x": [{"a": "p"}, {"a": "q", "b": 1}]}, {"x": [{"a": "q"}, {"a": "p", "b": 1}]}, unique) is None
     assert reason({"x": [{"a": "p"}]}, {"x": [{"a": "p", "b": 2}]}, unique) == "other_value"
+
+
+@pytest.mark.parametrize(
+    "expected, actual, same",
+    [
+        ("152 + 103", "152+103", True),
+        ("(6 - 4) + (13 - 6)", "( 6-4 ) + ( 13-6 )", True),
+        ("100 - 50 + 3", "50 - 100 + 3", False),
+        ("100 - 50 + 3", "100 + 50 - 3", False),
+        ("12 345 6", "123 45 6", False),
+        ("1 + 2 + 3", "the sum of one, two and three", False),
+        ("wireless mouse black", "wireless mouse white", False),
+        ("the lord of the rings", "the lord of the flies", False),
+        ("123 main street apt four", "123 elm street apt four", False),
+        ("the screen is cracked", "cracked screen, it is", True),
+    ],
+)
+def test_sums_titles_and_addresses(expected, actual, same):
+    says = reason({"x": expected}, {"x": actual}, schema(["x"], x=STRING))
+    assert (says is None) == same
+
+
+def test_a_kind_chooses_the_branch():
+    branches = [
+        {**schema(["kind"], kind={"const": kind}, size={"type": "integer", "default": size})}
+        for kind, size in (("a", 1), ("b", 2))
+    ]
+    parameters = schema(["x"], x={"oneOf": branches})
+    assert reason({"x": {"kind": "b"}}, {"x": {"kind": "b", "size": 2}}, parameters) is None
+    assert reason({"x": {"kind": "b"}}, {"x": {"kind": "b", "size": 1}}, parameters) == "other_keys"
 
 
 def test_nested_objects_follow_their_own_schema():

@@ -9,6 +9,8 @@ from pivotrl.verifiers.base import VerifierConfig
 from pivotrl.verifiers.registry import build_verifier
 from pivotrl.verifiers.robust.free_text import LONGEST_COMPARED
 from pivotrl.verifiers.text import compare, text_similarity
+from tests.verifiers.text_cases import CHANGED as MORE_CHANGED
+from tests.verifiers.text_cases import SAME as MORE_SAME
 
 SAME = [
     ("cancel the order now", "Please cancel the order now."),
@@ -99,13 +101,13 @@ OTHER_TOPICS = [
 ]
 
 
-@pytest.mark.parametrize("expected, actual", SAME)
+@pytest.mark.parametrize("expected, actual", SAME + MORE_SAME)
 def test_paraphrases_pass(expected, actual):
     assert compare(expected, actual) is None
     assert compare(actual, expected) is None
 
 
-@pytest.mark.parametrize("expected, actual", CHANGED)
+@pytest.mark.parametrize("expected, actual", CHANGED + MORE_CHANGED)
 def test_a_change_that_matters_is_a_mismatch(expected, actual):
     assert compare(expected, actual).reason == "other_fact"
     assert compare(actual, expected).reason == "other_fact"

@@ -88,6 +88,8 @@ def test_thoughts(text, thinking, says):
             1,
         ),
         ('<|action_start|><|plugin|>{"name": "f", "parameters": {}}<|action_end|>', 1),
+        (f"<tool_calls>[{BODY}, {BODY}]</tool_calls>", 2),
+        (ONE + f"<{BAR}end{LINE}of{LINE}sentence{BAR}>", 1),
     ],
 )
 def test_calls_of_every_family_are_counted(text, calls):
@@ -133,6 +135,8 @@ def test_calls_of_every_family_are_counted(text, calls):
         '<minimax:tool_call><invoke name="f"></invoke>',
         '<minimax:tool_call><invoke name="f"><parameter name="a">1</invoke></minimax:tool_call>',
         "<minimax:tool_call><minimax:tool_call>",
+        f"<tool_calls>[{BODY}]",
+        f"<tool_calls>[{BODY}]</tool_calls> and more",
     ],
 )
 def test_what_is_not_well_formed(text):

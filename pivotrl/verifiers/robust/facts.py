@@ -1,22 +1,29 @@
 """What free text states: its negations, numbers, dates and times, names; found in one pass over its tokens."""
 
 import re
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import zip_longest
 
 from pivotrl.verifiers.robust import words
-from pivotrl.verifiers.robust.tokens import Fact, Token, tokens_of
+from pivotrl.verifiers.robust.tokens import Fact, Token, normal, tokens_of
 
 MOST_QUOTES = 50
 """Quoted strings of one text that are looked for in the other."""
 
 _QUOTED = re.compile('"([^"\n]{2,200})"|\u201c([^\u201d\n]{2,200})\u201d|`([^`\n]{2,200})`')
 _NO_NAMES = {"customer", "user", "client", "caller", "agent", "passenger", "guest", "member", "everyone", "id", "ids"}
-_NO_NAMES |= {"usd", "eur", "gbp", "asap"}
+_NO_NAMES |= {"usd", "eur", "gbp", "asap", "am", "pm"}
 _VERBS = {"is", "was", "has", "had", "will", "would", "can", "wants", "wanted", "needs", "needed", "asks", "asked"}
 _VERBS |= {"says", "said", "requests", "requested", "wishes", "lives", "works", "likes", "prefers"}
+_WAYS = ("from", "to", "for", "with", "into")
+_BOUNDS = (
+    ("at least", ("at least", "no less than", "no fewer than", "not less than", "n't less than", "minimum")),
+    ("at most", ("at most", "no more than", "not more than", "n't more than", "up to", "maximum")),
+    ("more", ("more than",)),
+    ("less", ("less than", "fewer than")),
+)
 _KNOWN = words.STOP | words.NEGATIONS | words.MONTHS.keys() | words.DAYS | words.SMALL.keys() | words.SCALES.keys()
 
 
@@ -47,12 +54,15 @@ class Said:
     names: set[str] = field(default_factory=set)
     quotes: list[str] = field(default_factory=list)
     ways: set[tuple[str, str]] = field(default_factory=set)
-    """(from or to, the stem behind it)."""
+    """(from, to, for, with or into; the stem behind it)."""
+    told: dict[tuple[str, int | float | str], set[str | int | float]] = field(default_factory=dict)
+    """Of a number its measures (`$`, `km`) and its bounds (at least, at most), and of what is counted its numbers: two
+    texts that both tell one and share none of its values differ."""
 
 
 def fold(text: str) -> str:
-    """NFKC, folded case, single spaces, and one form of apostrophe."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").split())
+    """NFKC, folded case, single spaces, one form of apostrophe, and nothing that cannot be seen."""
+    return " ".join(normal(text).casefold().replace("\u2019", "'").split())
 
 
 @lru_cache(maxsize=512)
@@ -63,53 +73,77 @@ def said_by_expert(text: str) -> Said:
 
 def said(text: str) -> Said:
     """Take a text apart."""
-    normal = unicodedata.normalize("NFKC", text)
-    found = Said(fold(text))
-    tokens = tokens_of(normal)
+    clean = normal(text)
+    found = Said(fold(clean))
+    tokens = tokens_of(clean)
     found.size = len(tokens)
     _read_words(tokens, found)
     _read_numbers(tokens, found)
     _read_names(tokens, found)
     found.quotes = [
-        quote for match in _QUOTED.findall(normal)[:MOST_QUOTES] if (quote := fold(next(filter(None, match), "")))
+        quote for match in _QUOTED.findall(clean)[:MOST_QUOTES] if (quote := fold(next(filter(None, match), "")))
     ]
     return found
 
 
 def _read_words(tokens: list[Token], found: Said) -> None:
-    waiting, way = False, ""
-    for token in tokens:
-        if token.kind in ("mark", "time"):
-            found.marks.add(token.word if token.kind == "mark" else f"{token.value[0]} min")
-            found.content[token.word] += 1
+    waiting, way, prefix = False, "", ""
+    for token, following in zip_longest(tokens, tokens[1:]):
+        next_word = following.word if following is not None else ""
+        waiting = waiting and not token.begins
         if token.kind != "word":
+            if token.kind == "time":
+                found.marks.add(f"{_on_the_clock(token, next_word)} min")
+                found.content[token.word] += 1
+            elif token.kind == "mark":
+                found.marks.add(token.word)
+                found.content[token.word] += 1
+            said = str(token.value[0]) if token.kind == "number" else token.word
+            (found.negated if waiting else found.plain).add(said)
             if way:
-                found.ways.add((way, token.word))
-            way = ""
+                found.ways.add((way, said))
+            waiting, way = False, ""
             continue
-        word = token.word
+        word = prefix + token.word
         found.words.add(word)
+        prefix = ""
+        if word == "non" and next_word.isalpha():
+            prefix = word
+            continue
         if word in words.DAYS:
             found.marks.add(word.removesuffix("s") if word.endswith("days") else word)
         if word in words.TIMES:
             found.marks.add(f"{words.TIMES[word]} min")
-        if word in words.NEGATIONS or word.endswith("n't"):
+        if _negates(word, next_word):
             found.negations += 1
             waiting = True
         elif word in words.STOP:
-            way = word if word in ("from", "to") else way if word in ("the", "a", "an", "my", "your") else ""
+            way = word if word in _WAYS else way if word in ("the", "a", "an", "my", "your") else ""
         elif word not in words.SMALL and word not in words.SCALES:
             stem = words.stem(word)
             found.content[stem] += 1
-            if waiting:
-                found.negated.add(stem)
-            else:
-                found.plain.add(stem)
+            (found.negated if waiting else found.plain).add(stem)
             if way:
                 found.ways.add((way, stem))
-            waiting, way = False, ""
+            waiting, way = False, way if word in words.CARRIERS else ""
         else:
             way = ""
+
+
+def _negates(word: str, next_word: str) -> bool:
+    if word in words.NEGATIONS or word.endswith("n't"):
+        return True
+    if next_word in words.NEGATE and word in words.NEGATE[next_word]:
+        return True
+    return word in ("stop", "stops", "stopped") and next_word.endswith("ing")
+
+
+def _on_the_clock(token: Token, half: str) -> int | float | str:
+    """Minutes after midnight of a time in front of `am`, `pm` or any other word."""
+    minutes = token.value[0]
+    if half not in ("am", "pm") or not isinstance(minutes, int) or minutes >= 780:
+        return minutes
+    return minutes % 720 + 720 * (half == "pm")
 
 
 def _read_numbers(tokens: list[Token], found: Said) -> None:
@@ -123,9 +157,9 @@ def _read_numbers(tokens: list[Token], found: Said) -> None:
         if token.kind == "date":
             found.dates.add(token.value)
         elif token.kind == "number":
-            at += 1
+            start, at = at, at + 1
             following = tokens[at] if at < len(tokens) else None
-            if following is not None and following.word in ("am", "pm", "a.m", "p.m") and following.kind == "word":
+            if following is not None and following.word in ("am", "pm") and following.kind == "word":
                 hour = int(token.value[0]) % 12 + 12 * (following.word[0] == "p")
                 found.marks.add(f"{60 * hour} min")
                 at += 1
@@ -135,6 +169,7 @@ def _read_numbers(tokens: list[Token], found: Said) -> None:
                 value *= words.SCALES[following.word]
                 at += 1
             found.numbers.add(value)
+            _tell(tokens, start, at, value, found)
             continue
         elif token.kind == "ordinal":
             found.numbers.add(token.value[0])
@@ -144,9 +179,26 @@ def _read_numbers(tokens: list[Token], found: Said) -> None:
         elif token.kind == "word" and (token.word in words.SMALL or token.word in words.SCALES):
             value, used = _spelled(tokens, at)
             (found.ones if value == 1 else found.numbers).add(value)
+            _tell(tokens, at, at + used, value, found)
             at += used
             continue
         at += 1
+
+
+def _tell(tokens: list[Token], start: int, end: int, value: int | float, found: Said) -> None:
+    """What the words around a number, which stands in `tokens[start:end]`, say about it."""
+    sign = next((sign for sign in "$\u20ac\u00a3\u00a5%" if sign in tokens[start].word), "")
+    following = tokens[end] if end < len(tokens) and not tokens[end - 1].closed else None
+    name = sign or (following.word if following is not None and following.kind == "word" else "")
+    if name in words.MEASURES:
+        found.told.setdefault(("measure", value), set()).update(words.MEASURES[name])
+    elif name and not following.begins and name not in words.STOP and name not in words.SCALES:
+        found.told.setdefault(("count", words.stem(name)), set()).add(value)
+    before = " ".join(token.word for token in tokens[max(start - 4, 0) : start]).removesuffix(" of").removesuffix(" a")
+    for bound, phrases in _BOUNDS:
+        if before.endswith(phrases):
+            found.told.setdefault(("bound", value), set()).add(bound)
+            return
 
 
 def _spelled(tokens: list[Token], at: int) -> tuple[int, int]:

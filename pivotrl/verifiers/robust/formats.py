@@ -4,7 +4,7 @@ UUIDs.
 Formats as in JSON Schema 2020-12 (validation, section 7.3); any other format compares exactly.
 """
 
-from datetime import date, datetime
+from datetime import date, datetime, time
 
 LONGEST_DATE = 64
 """Characters of a date or a time."""
@@ -46,10 +46,28 @@ def _date_time(text: str) -> datetime | None:
         return None
 
 
+def _time(text: str) -> tuple[time, object] | None:
+    """Any ISO 8601 time of a day; with an offset it equals none without."""
+    if len(text) > LONGEST_DATE:
+        return None
+    try:
+        found = time.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    return found, found.tzinfo is None
+
+
 def _email(text: str) -> tuple[str, str] | None:
     """The mailbox's name as it is, and the domain without case (RFC 5321, section 2.4)."""
     name, mark, domain = text.rpartition("@")
     return (name, domain.casefold()) if mark and name and domain else None
 
 
-_PARSERS = {"date": _date, "date-time": _date_time, "email": _email, "idn-email": _email, "uuid": str.casefold}
+_PARSERS = {
+    "date": _date,
+    "date-time": _date_time,
+    "time": _time,
+    "email": _email,
+    "idn-email": _email,
+    "uuid": str.casefold,
+}

@@ -14,7 +14,7 @@ from pivotrl.verifiers.base import Difference
 from pivotrl.verifiers.robust.facts import Said, fold, said, said_by_expert
 from pivotrl.verifiers.robust.shown import other, shown
 from pivotrl.verifiers.robust.similarity import DEFAULT_THRESHOLD, similarity
-from pivotrl.verifiers.robust.words import OPPOSITES, PREFIXES
+from pivotrl.verifiers.robust.words import CARRIERS, EXCHANGES, OPPOSITES, PREFIXES
 
 LONGEST_COMPARED = 20_000
 """Characters of free text that are compared; longer text must be equal after folding."""
@@ -69,8 +69,10 @@ def _change(one: Said, two: Said) -> str | None:
         return "another identifier or time"
     if not one.names <= two.words:
         return "another name"
-    if any(quote not in two.folded for quote in one.quotes):
+    if one.quotes and any(quote.replace("*", "") not in two.folded.replace("*", "") for quote in one.quotes):
         return "another quotation"
+    if any(key in two.told and values.isdisjoint(two.told[key]) for key, values in one.told.items()):
+        return "another number, measure or bound"
     if _opposed(one, two):
         return "the opposite"
     if any(
@@ -78,7 +80,19 @@ def _change(one: Said, two: Said) -> str | None:
         for way, word in one.ways
     ):
         return "from and to"
-    return None
+    return "old and new" if _exchanged(one, two) else None
+
+
+def _exchanged(one: Said, two: Said) -> bool:
+    """Whether what is replaced in the one text is what replaces it in the other."""
+    if EXCHANGES.isdisjoint(one.content) or EXCHANGES.isdisjoint(two.content):
+        return False
+    for way in ("for", "with", "into"):
+        left = {word for kind, word in one.ways if kind == way and word not in CARRIERS}
+        right = {word for kind, word in two.ways if kind == way and word not in CARRIERS}
+        if left.isdisjoint(right) and not left.isdisjoint(two.plain) and not right.isdisjoint(one.plain):
+            return True
+    return False
 
 
 def _numbers_differ(one: Said, two: Said) -> bool:

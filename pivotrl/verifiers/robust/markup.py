@@ -2,7 +2,8 @@
 
 Families: Hermes, Qwen, GLM (`<tool_call>`), Qwen3-Coder (`<function=`, `<parameter=`), Mistral (`[TOOL_CALLS]`), Kimi
 K2 and DeepSeek (`<|tool_call_begin|>`, `<|tool_calls_section_begin|>`), MiniMax (`<minimax:tool_call>`, `<invoke`),
-Nemotron (`<TOOLCALL>`), InternLM (`<|action_start|>`), Llama 3 (`<|python_tag|>`); as vLLM's tool parsers know them.
+Nemotron (`<TOOLCALL>`), Jamba and Hunyuan (`<tool_calls>`), InternLM (`<|action_start|>`), Llama 3
+(`<|python_tag|>`); as vLLM's tool parsers know them.
 """
 
 import json
@@ -24,6 +25,7 @@ _BAR, _LINE = "\uff5c", "\u2581"  # DeepSeek's full-width bar and low line
 CALLS = {
     "<tool_call>": "</tool_call>",
     "<TOOLCALL>": "</TOOLCALL>",
+    "<tool_calls>": "</tool_calls>",
     "<function=": "</function>",
     "<invoke name=": "</invoke>",
     "<|tool_call_begin|>": "<|tool_call_end|>",
@@ -31,6 +33,8 @@ CALLS = {
     "<|action_start|>": "<|action_end|>",
 }
 """A call's opening tag -> its closing one."""
+LISTS = ("<TOOLCALL>", "<tool_calls>")
+"""Tags whose JSON is a list of calls."""
 SECTIONS = {
     "<minimax:tool_call>": "</minimax:tool_call>",
     "<function_calls>": "</function_calls>",
@@ -48,6 +52,7 @@ INNER = {
 }
 """Tags inside a call."""
 END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "</s>", "<|return|>", "<|call|>")
+END_TOKENS += ("<|end_of_text|>", "<end_of_turn>", f"<{_BAR}end{_LINE}of{_LINE}sentence{_BAR}>")
 """Tokens that end a completion, where the decoder kept them."""
 
 OPENERS = (*CALLS, *SECTIONS, *OPEN_ENDED)
@@ -129,7 +134,7 @@ def block_at(text: str, start: int, tag: str) -> Block | str:
     for left, right in outside:
         if (nested := first_of((*OPENERS, THINK, THOUGHT), text, left, right)) is not None:
             return f"{nested[1]} inside {tag}"
-    return Block(end + len(close), calls if tag == "<TOOLCALL>" else 1)
+    return Block(end + len(close), calls if tag in LISTS else 1)
 
 
 def _first_json(text: str, start: int, end: int) -> tuple[int, int, int] | None:

@@ -135,7 +135,8 @@ def admits_null(schema: Schema) -> bool:
 
 
 def fits(value: Any, schema: Schema) -> bool:
-    """Whether a value has the type of a resolved schema, is one of its enum, and (an object) has its required keys."""
+    """Whether a value has the type of a resolved schema, is one of its enum, and (an object) has its required keys and,
+    under each that has few values of its own, one of them (a `kind` that tells branches apart)."""
     if value is None:
         return admits_null(schema)
     types = types_of(schema)
@@ -144,9 +145,16 @@ def fits(value: Any, schema: Schema) -> bool:
     members = enum_of(schema)
     if members is not None and not any(_is_member(value, member) for member in members):
         return False
-    if isinstance(value, dict) and isinstance(schema.get("required"), list):
-        return all(not isinstance(key, str) or key in value for key in schema["required"])
-    return True
+    if not isinstance(value, dict):
+        return True
+    required = schema.get("required")
+    if isinstance(required, list) and any(isinstance(key, str) and key not in value for key in required):
+        return False
+    return all(
+        any(_is_member(value[key], member) for member in members)
+        for key, inner in properties_of(schema).items()
+        if key in value and isinstance(inner, dict) and (members := enum_of(inner)) is not None
+    )
 
 
 def _is_member(value: Any, member: Any) -> bool:

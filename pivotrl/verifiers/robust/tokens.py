@@ -3,6 +3,7 @@
 import re
 from datetime import date, datetime
 from typing import NamedTuple
+from unicodedata import normalize
 
 from pivotrl.verifiers.robust.words import UNITS
 
@@ -22,30 +23,43 @@ class Token(NamedTuple):
     """Written with a capital letter in front."""
     begins: bool = False
     """First of its sentence, or of its line."""
+    closed: bool = False
+    """Punctuation stands behind it."""
 
 
 _EDGE = "\"'`.,;:!?()[]{}<>*_|\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb\u2026\u2013\u2014\u2022-=~^"
-_LEFT = _EDGE.replace("~", "").replace(".", "").replace("-", "") + "+"
+_LEFT = _EDGE.replace("~", "").replace(".", "").replace("-", "") + "+#"
 _NUMBER = re.compile(r"[-+]?[$\u20ac\u00a3\u00a5#]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d{1,3})?%?")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::\d{2})?(am|pm)?")
 _HOUR = re.compile(r"(\d{1,2})(am|pm)")
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _DIGITS_UNIT = re.compile(r"(\d+(?:\.\d+)?)([a-z]{1,4})")
 _SLASHES = re.compile(r"\d{1,4}[/.]\d{1,2}[/.]\d{1,4}")
+_THOUSANDS = re.compile(r"[-+]?[$\u20ac\u00a3\u00a5]?\d{1,9}(?:\.\d{1,9})?k")
+_ENUMERATED = re.compile(r"[(*_]{0,3}\d{1,2}[.)][*_]{0,2}")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]+")
+_LATIN, _LIKE_LATIN = re.compile("[a-z]"), re.compile("[\u0370-\u04ff]")
 _CHUNK = re.compile(r"\S+")
 _LONGEST_NUMBER = 300
 """Characters of a number; what is longer is an identifier."""
 
 
+def normal(text: str) -> str:
+    """NFKC, without characters that cannot be seen and part a word for nobody but a program."""
+    return text if text.isascii() else _UNSEEN.sub("", normalize("NFKC", text))
+
+
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text that is normalised to NFKC, in order."""
+    """The tokens of a text that is normalised (`normal`), in order. The numbers of a list's items are none."""
     found: list[Token] = []
     begins, last = True, 0
     for match in _CHUNK.finditer(text):
         chunk = match.group().replace("\u2019", "'")
-        if "\n" in text[last : match.start()]:
-            begins = True
+        starts_line = last == 0 or "\n" in text[last : match.start()]
+        begins |= starts_line
         last = match.end()
+        if starts_line and _ENUMERATED.fullmatch(chunk) and text[last : last + 1] == " ":
+            continue
         core = chunk.lstrip(_LEFT).rstrip(_EDGE)
         if core.startswith("-") and not core[1:2].isdigit():
             core = core.lstrip("-")
@@ -53,6 +67,8 @@ def tokens_of(text: str) -> list[Token]:
         if core:
             _cut(core, begins, found)
             begins = False
+            if chunk[-1] in _EDGE and found:
+                found[-1] = found[-1]._replace(closed=True)
         if chunk.rstrip("\"')]}*_\u201d\u2019").endswith((".", "!", "?", ":")) or not core:
             begins = True
     return found
@@ -63,7 +79,9 @@ def _cut(core: str, begins: bool, found: list[Token]) -> None:
     folded, capital = core.casefold(), core[0].isupper()
     if folded.endswith("'s"):
         core, folded = core[:-2], folded[:-2]
-    if "://" in core or "@" in core[1:] or folded.startswith("www.") or "_" in core or "\\" in core:
+    if not core.isascii() and _LATIN.search(folded) and _LIKE_LATIN.search(folded):
+        found.append(Token("mark", folded))  # one word in two scripts: letters that only look like others
+    elif "://" in core or "@" in core[1:] or folded.startswith("www.") or "_" in core or "\\" in core:
         found.append(Token("mark", folded))
     elif any(map(str.isdigit, core)):
         found.extend(_with_digits(core, folded, begins))
@@ -98,6 +116,8 @@ def _with_digits(core: str, folded: str, begins: bool) -> list[Token]:
         return [Token("mark", folded)]
     if _NUMBER.fullmatch(folded):
         return [Token("number", folded, (number(folded),))]
+    if _THOUSANDS.fullmatch(folded):
+        return [Token("number", folded, (number(f"{folded[:-1]}e3"),))]
     if match := _ORDINAL.fullmatch(folded):
         return [Token("ordinal", folded, (int(match[1]),))]
     if match := _HOUR.fullmatch(folded):

@@ -24,7 +24,7 @@ from pivotrl.verifiers.robust.free_text import compare_text
 from pivotrl.verifiers.robust.schema import parameters_of
 from pivotrl.verifiers.robust.similarity import DEFAULT_THRESHOLD
 from pivotrl.verifiers.robust.values import Compare, ValueSettings, compare_arguments
-from pivotrl.verifiers.robust.wellformed import Thinking, format_fault, is_blank, spoken
+from pivotrl.verifiers.robust.wellformed import Thinking, format_fault, says_nothing, spoken
 
 if TYPE_CHECKING:
     from pivotrl.verifiers.judge.verifier import Ask, JudgeVerifier
@@ -130,7 +130,7 @@ def _decide(attempt: Attempt, settings: RobustParams) -> Verdict | None:
 
 def _message(attempt: Attempt, message: str, settings: RobustParams) -> Verdict | None:
     expected, text = attempt.expert["content"], spoken(message)
-    if is_blank(text) and not is_blank(expected):
+    if says_nothing(text) and not says_nothing(expected):
         return Verdict(0.0, "empty_message")
     if settings.message == "judge":
         return None

@@ -6,7 +6,8 @@ items are known, their order and the messages' text.
 """
 
 import re
-from typing import Literal
+from typing import Any, Literal
+from unicodedata import category
 
 from pivotrl.verifiers.action import split_items
 from pivotrl.verifiers.attempt import Attempt
@@ -33,8 +34,16 @@ LONGEST_TEXT = 5_000_000
 
 _HALF_TAGS = ("<tool_call", "</tool_call", "tool_call>", "<function=", "</function", "<parameter=", "</parameter>")
 _HALF_TAGS += ("[tool_calls]", "<|tool_call", "<toolcall", "</toolcall", "<think", "</think", "<invoke", "</invoke")
+_HALF_TAGS += ("[/tool_calls]", "[tool_results]", "<tool_response", "<tool_use", "<function_call", "functools[")
+_HALF_TAGS += ("<|im_start|>", "<|start|>", "<|channel|>", "<|message|>", "<|start_header_id|>", "<start_of_turn>")
 _HALF_TAGS += tuple(tag.lower() for tag in (*OPENERS, *CLOSERS) if tag.startswith(("<|", "<\uff5c", "<minimax")))
 _ARGUMENTS = re.compile('"(?:arguments|parameters)"')
+_NAMED = re.compile(r"(\[?)([\w.-]{1,200})\(|<([\w.-]{1,200})>")
+"""`name(`, `[name(` and `<name>`: calls without a mark of their own, where a tool has the name."""
+_MARKUP = re.compile("</?[A-Za-z][^<>]{0,200}>")
+_SPOKEN = re.compile(r"[^\W_]")
+_PICTURES = 1000
+"""Characters of a message without letters and digits in which pictures are looked for."""
 _INVISIBLE = re.compile(
     "[\\s\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -46,6 +55,15 @@ def is_blank(text: str) -> bool:
     """Whether nothing can be seen: white space, zero-width and control characters, blank letters, unpaired or private
     code points only."""
     return _INVISIBLE.fullmatch(text) is not None
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a message is blank, or nothing but markup and punctuation (`**`, `<br>`, `---`). A picture says
+    something."""
+    bare = _MARKUP.sub("", text) if "<" in text else text
+    if _SPOKEN.search(bare):
+        return is_blank(bare)
+    return not any(category(character) == "So" for character in bare[:_PICTURES])
 
 
 def spoken(message: str) -> str:
@@ -192,22 +210,40 @@ def _fault_of_items(attempt: Attempt, thinking: Thinking) -> Difference | None:
 def _fault_of_message(text: str, attempt: Attempt) -> Difference | None:
     """Whether a message holds markup of calls or thoughts, whole or in pieces, or is a bare call; unless the expert's
     message does as well."""
-    found = _call_in(text)
+    found = _call_in(text, attempt.tools)
     expert = attempt.expert.get("content")
-    if found and not (isinstance(expert, str) and _call_in(expert)):
+    if found and not (isinstance(expert, str) and _call_in(expert, attempt.tools)):
         return _format(f"{found} in a message")
     return None
 
 
-def _call_in(message: str) -> str:
+def _call_in(message: str, tools: list[Any]) -> str:
     """What looks like a call, or like a thought, in a message's text; empty where nothing does."""
     if "<" in message or "[" in message or ">" in message:
         lowered = message.lower()
         if (tag := next((tag for tag in _HALF_TAGS if tag in lowered), None)) is not None:
             return tag
     start = skip_space(message, 0)
-    if message.startswith("{", start) and '"name"' in message and _ARGUMENTS.search(message):
+    if message.startswith("```", start):
+        start = skip_space(message, message.find("\n", start) + 1 or start)
+    if message.startswith(("{", "["), start) and '"name"' in message and _ARGUMENTS.search(message):
         value = json_end(message, start)
-        if value is None or not message[value[0] :].strip():
+        if value is None or not message[value[0] :].strip().strip("`"):
             return "a bare call"
+    if _names_tool(message, start, tools) or (message.startswith("Action:", start) and "\nAction Input:" in message):
+        return "a bare call"
     return ""
+
+
+def _names_tool(message: str, start: int, tools: Any) -> bool:
+    """Whether the message is `name(...)`, or begins with `[name(` or `<name>`, of a tool's name."""
+    named = _NAMED.match(message, start)
+    if named is None or (named[2] or named[3]) not in _names(tools):
+        return False
+    return bool(named[1] or named[3]) or message.rstrip().rstrip("`").rstrip().endswith(")")
+
+
+def _names(tools: Any) -> set[str]:
+    functions = [tool.get("function", tool) for tool in tools if isinstance(tool, dict)]
+    names = (function.get("name") for function in functions if isinstance(function, dict))
+    return {name for name in names if isinstance(name, str)}

@@ -29,10 +29,18 @@ STOP = frozenset(
 NEGATIONS = frozenset(
     _listed(
         """not no never without cannot cant dont doesnt didnt wont isnt arent wasnt werent shouldnt couldnt wouldnt
-        unless neither nor none nothing nobody nowhere unable except hardly barely"""
+        unless neither nor none nothing nobody nowhere unable unwilling except excluding hardly barely rarely seldom
+        avoid avoids avoided avoiding refrain refrains refrained refraining lack lacks lacked lacking"""
     )
 )
 """With every word in n't."""
+NEGATE = {
+    "to": frozenset(_listed("refuse refuses refused decline declines declined fail fails failed neglected forgot")),
+    "of": frozenset({"instead"}),
+    "than": frozenset({"rather", "other"}),
+    "but": frozenset({"all", "anything", "everything"}),
+}
+"""Negations by the word that follows them, as in `refused to` and `instead of`."""
 
 OPPOSITES = tuple(
     tuple(frozenset(side.split()) for side in pair.split("|"))
@@ -47,7 +55,8 @@ OPPOSITES = tuple(
         "increase increased increasing raise raised|decrease decreased decreasing reduce reduced lower lowered",
         "enable enabled activate activated|disable disabled deactivate deactivated",
         "add added adding|remove removed removing delete deleted deleting",
-        "accept accepted approve approved|reject rejected deny denied decline declined refuse refused",
+        "accept accepted approve approved agree agreed grant granted|reject rejected deny denied decline declined "
+        "refuse refused",
         "allow allowed permit permitted|forbid forbidden prohibit prohibited disallow disallowed",
         "open opened opening|close closed closing",
         "start started starting begin began|stop stopped stopping",
@@ -59,12 +68,24 @@ OPPOSITES = tuple(
         "always|never",
         "all every|some none",
         "morning|evening afternoon",
+        "more|less fewer",
+        "first|last",
+        "once|twice double",
+        "twice double|thrice triple",
+        "half|quarter",
+        "old|new",
+        "left|right",
+        "inside within|outside beyond",
+        "often frequently|occasionally sometimes",
+        "keep|return cancel",
+        "economy|business",
+        "debit|credit",
     )
 )
 """Pairs of sides; where one text is on one side only, and the other on the other side only, they say different
 things."""
 
-PREFIXES = ("un", "non", "dis", "in", "im", "ir")
+PREFIXES = ("un", "non", "dis", "in", "im", "ir", "il")
 """What turns a word into its opposite, as in refundable and nonrefundable."""
 
 MONTHS = _counted(
@@ -91,6 +112,33 @@ SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000, "billion": 1_0
 ORDINALS = _counted("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth", first=1)
 UNITS = frozenset(_listed("kg g mg km m cm mm lb lbs oz h hr hrs min mins s sec secs ms gb mb kb tb x px pm am"))
 """What may follow a number's digits without a space."""
+
+MEASURES = {
+    name: frozenset(measures.split("+"))
+    for measures, names in (
+        ("$", "$ usd dollar dollars"),
+        ("\u20ac", "\u20ac eur euro euros"),
+        ("\u00a3", "\u00a3 gbp"),
+        ("\u00a5", "\u00a5 jpy yen"),
+        ("%", "% percent"),
+        ("second", "s sec secs second seconds"),
+        ("minute", "min mins minute minutes"),
+        ("minute+meter", "m"),
+        ("meter", "meter meters metre metres"),
+        ("hour", "h hr hrs hour hours"),
+        *((name, f"{name} {name}s") for name in ("day", "week", "month", "year", "mile")),
+        ("km", "km kilometer kilometers kilometre kilometres"),
+        ("kg", "kg kilo kilos kilogram kilograms"),
+        ("gram", "g gram grams"),
+        *((name, name) for name in ("cm", "mm", "kb", "mb", "gb", "tb")),
+    )
+    for name in names.split()
+}
+"""What a number may count, by its signs and names; a name of several may be any of them."""
+EXCHANGES = frozenset({"replac", "exchang", "swap", "switch", "chang", "substitut", "convert", "trad"})
+"""Stems after which what is behind `for`, `with` and `into` is the new one."""
+CARRIERS = frozenset(_listed("item items product products flight flights order orders number seat account id"))
+"""Words between such a word and what it is about, as in `for item 12`."""
 
 _SUFFIXES = ("ations", "ation", "ments", "ment", "ances", "ance", "ings", "ing", "edly", "ed", "ly", "es", "s")
 

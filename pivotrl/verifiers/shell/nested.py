@@ -12,10 +12,21 @@ DEEPEST_WRAPPED = DEEPEST
 
 _LETTERS = re.compile("-[a-np-zA-NP-Z]+")
 """Options of a shell that take no value."""
-_SIGNALS = dict(
-    name.split("=")
-    for name in "0=0 1=HUP 2=INT 3=QUIT 6=ABRT 9=KILL 10=USR1 12=USR2 13=PIPE 14=ALRM 15=TERM 18=CONT 19=STOP".split()
-)
+_SIGNALS = {
+    "0": "0",
+    "1": "HUP",
+    "2": "INT",
+    "3": "QUIT",
+    "6": "ABRT",
+    "9": "KILL",
+    "10": "USR1",
+    "12": "USR2",
+    "13": "PIPE",
+    "14": "ALRM",
+    "15": "TERM",
+    "18": "CONT",
+    "19": "STOP",
+}
 """Of Linux on x86 and ARM."""
 
 Read = Callable[..., Command]
