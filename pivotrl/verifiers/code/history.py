@@ -4,6 +4,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from posixpath import basename
 from typing import Any
 
@@ -45,7 +46,18 @@ _THIS_FILE = re.compile(
 _OPEN = re.compile(r"\(Open file: ([^\n)]{1,1000})\)")
 _DIRECTORY = re.compile(r"[(\[]Current (?:working )?directory: (/[^\n)\]]{0,1000})[)\]]")
 
-_kept: OrderedDict[int, tuple[list[Message], int, dict[str, str | None]]] = OrderedDict()
+
+@dataclass
+class _Kept:
+    """What was found in a history of that length: files' texts, and `place_of`."""
+
+    messages: list[Message]
+    length: int
+    texts: dict[str, str | None] = field(default_factory=dict)
+    place: tuple[str | None, str | None] | None = None
+
+
+_kept: OrderedDict[int, _Kept] = OrderedDict()
 
 
 def file_text(messages: list[Message], path: str) -> str | None:
@@ -54,22 +66,34 @@ def file_text(messages: list[Message], path: str) -> str | None:
     Known is what a call wrote or created, what a tool showed from the first line to the last, and what edits made of it
     that the tool did not refuse. A shell command that may have changed the file ends it.
     """
+    texts = _kept_of(messages).texts
+    if path not in texts:
+        if len(texts) >= KEPT:
+            texts.clear()
+        texts[path] = _follow(messages, path)
+    return texts[path]
+
+
+def _kept_of(messages: list[Message]) -> _Kept:
     kept = _kept.get(id(messages))
-    if kept is None or kept[0] is not messages or kept[1] != len(messages):
-        kept = _kept[id(messages)] = (messages, len(messages), {})
+    if kept is None or kept.messages is not messages or kept.length != len(messages):
+        kept = _kept[id(messages)] = _Kept(messages, len(messages))
         while len(_kept) > KEPT:
             _kept.popitem(last=False)
-    if path not in kept[2]:
-        if len(kept[2]) >= KEPT:
-            kept[2].clear()
-        kept[2][path] = _follow(messages, path)
-    return kept[2][path]
+    return kept
 
 
 def place_of(messages: list[Message]) -> tuple[str | None, str | None]:
     """(the working directory, the file that the editor has open), as the last answers name them that do (SWE-agent's
     `(Open file: /a/b.py)` and `(Current directory: /a)`, OpenHands' `[Current working directory: /a]`); None where none
     does, or the shell may have left the directory since."""
+    kept = _kept_of(messages)
+    if kept.place is None:
+        kept.place = _find_place(messages)
+    return kept.place
+
+
+def _find_place(messages: list[Message]) -> tuple[str | None, str | None]:
     directory = opened = None
     left, moved = MOST_CHARACTERS, False
     for message in reversed(messages[-MOST_MESSAGES:]):

@@ -25,7 +25,7 @@ COMMANDS = ("command", "cmd", "script", "bash_command", "shell_command", "code",
 FREE = {"security_risk", "timeout", "timeout_seconds", "description", "explanation", "thought", "reasoning", "summary"}
 """Arguments that say why a call is made, or how long it may take, and not what it does."""
 _PATHS = {*PATH, *FOLDER}
-_ONE_OF = tuple(map(frozenset, (PATH, TEXT, OLD, NEW, PATCH, COMMANDS)))
+_ONE_OF = (PATH, TEXT, OLD, NEW, PATCH, COMMANDS)
 """Names of one thing: a tool knows one of them."""
 
 
@@ -137,10 +137,9 @@ def _schema_fault(name: str, actual: Arguments, expected: Arguments, tools: list
 
 def _other_name(expected: Arguments, actual: Arguments) -> str | None:
     """An argument that the tool calls otherwise, as the expert's call shows where there is no schema."""
-    for names in _ONE_OF:
-        used = names & expected.keys()
-        if used and (others := names & actual.keys() - used):
-            return min(others)
+    for key in actual:
+        if key not in expected and any(key in names and any(name in expected for name in names) for names in _ONE_OF):
+            return key
     return None
 
 

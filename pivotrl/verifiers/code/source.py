@@ -35,7 +35,7 @@ def compare(expected: Any, actual: Any, language: str | None = None) -> Differen
         return None
     if len(expected) > LONGEST or len(actual) > LONGEST:
         return Difference("too_long", f"{max(len(expected), len(actual))} characters, of at most {LONGEST}")
-    if _interpreter(expected) != _interpreter(actual):
+    if (expected[:2] == "#!" or actual[:2] == "#!") and _interpreter(expected) != _interpreter(actual):
         return Difference("other_code", f"another #! line: {excerpt(actual)}")
     equal = _COMPARISONS.get(language or "", _by_tokens)(expected, actual, language)
     return None if equal else Difference("other_code", f"found {excerpt(actual)}")
@@ -62,25 +62,27 @@ def same_margin(expected: str, actual: str, language: str | None) -> bool:
     the lines behind the first."""
     if language is not None and language not in _INDENTED:
         return True
-    wanted, found = _margins(expected), _margins(actual)
-    if _steps_left(wanted) != _steps_left(found):
+    if _steps_left(expected) != _steps_left(actual):
         return False
     whole = language != "python" or _reading(expected, language) is not None
-    return whole or _steps_left(wanted[1:]) == _steps_left(found[1:])
+    return whole or _steps_left(expected, 1) == _steps_left(actual, 1)
 
 
-def _margins(text: str) -> list[int]:
-    """Columns of white space before each line of code."""
-    lines = [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")]
-    return [len(line[: len(line) - len(line.lstrip())][:500].expandtabs(8)) for line in lines]
-
-
-def _steps_left(margins: list[int]) -> list[int]:
-    """The first margin, and each that is smaller than all before it."""
+def _steps_left(text: str, skipped: int = 0) -> list[int]:
+    """The columns of white space before the first line of code, and of each line that has less than all before it."""
     steps: list[int] = []
-    for margin in margins:
+    for line in text.split("\n"):
+        code = line.lstrip()
+        if not code or code[0] == "#":
+            continue
+        if skipped:
+            skipped -= 1
+            continue
+        margin = len(line[: len(line) - len(code)][:500].expandtabs(8))
         if not steps or margin < steps[-1]:
             steps.append(margin)
+            if margin == 0:
+                break
     return steps
 
 

@@ -87,8 +87,10 @@ def judge_kind(attempt: Attempt, thinking: Thinking) -> tuple[list[dict], Verdic
 
 def as_lists(attempt: Attempt) -> Attempt:
     """The attempt with empty lists where a row holds something else."""
+    if isinstance(attempt.items, list) and isinstance(attempt.tools, list) and isinstance(attempt.messages, list):
+        return attempt
     odd = {key: [] for key in ("items", "tools", "messages") if not isinstance(getattr(attempt, key), list)}
-    return replace(attempt, **odd) if odd else attempt
+    return replace(attempt, **odd)
 
 
 def known_of(attempt: Attempt) -> Known:
