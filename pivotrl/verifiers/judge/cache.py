@@ -39,7 +39,10 @@ class AnswerCache:
 
         Raises ValueError where it cannot be made, or is no cache of this version.
         """
-        place = Path(path).expanduser()
+        try:
+            place = Path(path).expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"verifier.params.cache: {path}: {error} Name another") from None
         self.path = place if place.suffix == ".sqlite3" and not place.is_dir() else place / FILE
         self._lock = threading.Lock()
         try:

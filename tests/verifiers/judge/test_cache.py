@@ -54,6 +54,8 @@ def test_what_is_no_cache_is_named(tmp_path):
     connection.close()
     with pytest.raises(ValueError, match="is of version 7, not 1"):
         AnswerCache(str(other))
+    with pytest.raises(ValueError, match="~no-such-user/x: Could not determine home directory"):
+        AnswerCache("~no-such-user/x")
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be made"):
         AnswerCache(str(tmp_path / "file"))
