@@ -5,6 +5,7 @@ Legend: S samples of a micro-batch, T its response tokens, R samples of the whol
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.objective.kernels.group_loss import SETTINGS, group_loss
@@ -31,7 +32,7 @@ def policy_loss(
     rewards: GroupRewards | None = None,
     library: str = "",
 ) -> PolicyLoss:
-    """`loss.policy_loss` by the kernel, whose gradients are the closed form.
+    """`loss.policy_loss` by the kernel, whose gradients are the closed form. Differentiable once.
 
     Args:
         batch: float32; the tokens of a sample stand together, in the order of the samples.
@@ -111,6 +112,7 @@ class _Fused(torch.autograd.Function):
         return loss.clone()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
         g_T, h_T = ctx.saved_tensors
         return grad * g_T, grad * h_T if ctx.needs_input_grad[1] else None, None, None, None

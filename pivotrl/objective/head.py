@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pivotrl.objective import rows
-from pivotrl.objective.vocab import merge, passes_for, shard_of
+from pivotrl.objective.vocab import check_kinds, merge, passes_for, shard_of
 
 CHUNK_BYTES = 64_000_000
 """Logits alive at a time: at 18,992 columns of bfloat16 (Qwen3's vocabulary over 8 ranks) those of 1,684 tokens.
@@ -54,8 +54,12 @@ def head_logprob(
             "hidden states must be [N, H], the weight [V, H] and targets [N], "
             f"got {list(hidden_NH.shape)}, {list(weight_VH.shape)} and {list(targets_N.shape)}"
         )
-    if hidden_NH.dtype != weight_VH.dtype:
-        raise ValueError(f"hidden states must be {weight_VH.dtype} as the weight is, got {hidden_NH.dtype}")
+    check_kinds("weight_VH", weight_VH, targets_N)
+    if hidden_NH.dtype != weight_VH.dtype or hidden_NH.device != weight_VH.device:
+        raise ValueError(
+            f"hidden states must be {weight_VH.dtype} on {weight_VH.device} as the weight is, "
+            f"got {hidden_NH.dtype} on {hidden_NH.device}"
+        )
     wide = wide_dtype(weight_VH)
     if weight_grad_VH is not None and (weight_grad_VH.shape != weight_VH.shape or weight_grad_VH.dtype != wide):
         raise ValueError(

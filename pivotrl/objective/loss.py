@@ -23,7 +23,8 @@ class ResponseTokens:
     All tokens of a sample are in one micro-batch: `sequence_mean` and `ratio: sequence` take means over a sample here.
 
     Raises:
-        ValueError: a tensor whose shape is not that of `logp_T`, or log-probs in half precision.
+        ValueError: a tensor whose shape, dtype or device does not fit `logp_T`, log-probs in half precision, or a
+            sample index outside [0, S) (on a GPU an assertion on the device fails instead: nobody waits for it).
     """
 
     logp_T: Tensor
@@ -31,6 +32,7 @@ class ResponseTokens:
     sample_index_T: Tensor
     """int64, in [0, S): the sample each token belongs to."""
     advantages_S: Tensor
+    """Floating point."""
     old_logp_T: Tensor | None = None
     """Log-probs under the policy before the batch's first update. None: this is that update, and the ratio is 1 (with
     gradient)."""
@@ -48,10 +50,23 @@ class ResponseTokens:
         shape, dtype = self.logp_T.shape, self.logp_T.dtype
         if len(shape) != 1 or dtype not in (torch.float32, torch.float64):
             raise ValueError(f"logp_T must be float32 or float64 [T], got {dtype} {list(shape)}")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name.endswith("_T") and value is not None and value.shape != shape:
-                raise ValueError(f"{field.name} must be {list(shape)} as logp_T is, got {list(value.shape)}")
+        device, kinds = self.logp_T.device, {"sample_index_T": torch.int64, "mask_T": torch.bool}
+        for name in (field.name for field in fields(self) if field.name.endswith("_T")):
+            value, kind = getattr(self, name), kinds.get(name, dtype)
+            if value is not None and value.shape != shape:
+                raise ValueError(f"{name} must be {list(shape)} as logp_T is, got {list(value.shape)}")
+            if value is not None and (value.dtype != kind or value.device != device):
+                raise ValueError(f"{name} must be {kind} on {device}, got {value.dtype} on {value.device}")
+        given = self.advantages_S
+        if given.ndim != 1 or not given.is_floating_point() or given.device != device:
+            found = f"{given.dtype} {list(given.shape)} on {given.device}"
+            raise ValueError(f"advantages_S must be floating point [S] on {device}, got {found}")
+        inside = ((self.sample_index_T >= 0) & (self.sample_index_T < len(given))).all()
+        if device.type == "cuda":
+            torch._assert_async(inside, f"sample_index_T must be in [0, {len(given)}), the samples")
+        elif not inside:
+            found = self.sample_index_T.tolist()
+            raise ValueError(f"sample_index_T must be in [0, {len(given)}), the samples, got {found}")
 
 
 @dataclass(frozen=True)
@@ -137,8 +152,10 @@ def check_complete(config: ObjectiveConfig, batch: ResponseTokens, denominator: 
         raise ValueError(f"entropy_bonus is {config.entropy_bonus:g}, which needs entropy_T: pass it, or set 0")
     if config.importance != "none" and batch.sampler_logp_T is None:
         raise ValueError(f"importance is {config.importance}, which needs sampler_logp_T: pass it, or set none")
-    if not denominator > 0:
-        raise ValueError(f"denominator must be positive, got {denominator}: use global_denominator of the whole batch")
+    if not 0 < denominator < float("inf"):
+        raise ValueError(
+            f"denominator must be positive and finite, got {denominator}: use global_denominator of the whole batch"
+        )
 
 
 def policy_loss(config: ObjectiveConfig, batch: ResponseTokens, denominator: float) -> PolicyLoss:

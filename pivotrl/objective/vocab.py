@@ -48,7 +48,7 @@ def vocab_parallel_logprob(
             the backward pass: changed in place before that, autograd raises.
         targets_N: int64 ids in the whole vocabulary or IGNORED, the same on every rank.
         tp_group: the ranks that hold the other columns, V each. None: this rank has the whole vocabulary.
-        temperature: > 0; the one that the tokens were sampled with.
+        temperature: > 0, finite; the one that the tokens were sampled with.
         vocabulary: ids that there are, where the last columns of all shards together are padding: those have
             probability and gradient 0, whatever they hold. None: there is no padding.
         in_place: the backward pass writes the gradient over the logits, in their own memory. A second one then raises.
@@ -57,15 +57,29 @@ def vocab_parallel_logprob(
         (logp_N, entropy_N) in nats, float64 for float64 logits, else float32.
 
     Raises:
-        ValueError: shapes do not fit, the temperature is not positive, or a target is outside the vocabulary (on a GPU
-            an assertion on the device fails instead, so that no launch has to wait for the answer).
+        ValueError: shapes, dtypes or devices do not fit, the temperature is not positive and finite, rows that are one
+            in memory are to be written in place, or a target is outside the vocabulary (on a GPU an assertion on the
+            device fails instead, so that no launch has to wait for the answer).
     """
     if logits_NV.ndim != 2 or targets_N.shape != logits_NV.shape[:1]:
         raise ValueError(
             f"logits must be [N, V] and targets [N], got {list(logits_NV.shape)} and {list(targets_N.shape)}"
         )
+    check_kinds("logits_NV", logits_NV, targets_N)
+    if in_place and len(logits_NV) > 1 and logits_NV.stride(0) == 0:
+        raise ValueError("in_place: the rows are one in memory, so one row's gradient would overwrite another's")
     shard = shard_of(logits_NV.shape[1], targets_N, tp_group, temperature, vocabulary)
     return _VocabParallelLogprob.apply(logits_NV, targets_N, tp_group, temperature, shard, in_place)
+
+
+def check_kinds(name: str, values: Tensor, targets_N: Tensor) -> None:
+    """Raise ValueError for dtypes that no pass is written for, and for targets on another device than `values`."""
+    if values.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        raise ValueError(f"{name} must be float16, bfloat16, float32 or float64, got {values.dtype}")
+    if targets_N.dtype != torch.int64 or targets_N.device != values.device:
+        raise ValueError(
+            f"targets_N must be torch.int64 on {values.device}, got {targets_N.dtype} on {targets_N.device}"
+        )
 
 
 class Shard(NamedTuple):
@@ -81,8 +95,8 @@ def shard_of(
     columns: int, targets_N: Tensor, tp_group: dist.ProcessGroup | None, temperature: float, vocabulary: int | None
 ) -> Shard:
     """Where this rank's `columns` stand. Raises ValueError as `vocab_parallel_logprob` does, for all but the shapes."""
-    if not temperature > 0:
-        raise ValueError(f"temperature must be positive, got {temperature}")
+    if not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature must be positive and finite, got {temperature}")
     all_columns = columns * (1 if tp_group is None else dist.get_world_size(tp_group))
     vocabulary = all_columns if vocabulary is None else vocabulary
     if not 0 < vocabulary <= all_columns:

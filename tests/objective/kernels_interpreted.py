@@ -91,7 +91,7 @@ def check_gradient(actual_NV: Tensor, expected_NV: Tensor, columns_N: Tensor, dt
 
 
 def check_not_finite(dtype: torch.dtype) -> None:
-    """A NaN or +inf, in any block, ends in its row's sum, where the log-prob and the entropy get it from; as in torch."""
+    """A NaN or +inf, in any block, ends in its row's sum, where log-prob and entropy get it from; as in torch."""
     for column, value in itertools.product((0, 4100, 5999), (torch.nan, torch.inf)):
         logits_NV, targets_N = case(SHAPES[-1], 1.0, dtype)
         logits_NV[4, column] = value

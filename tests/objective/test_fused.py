@@ -3,6 +3,7 @@
 Legend: S samples, T response tokens, R samples with their groups.
 """
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -101,11 +102,31 @@ def test_bad_input_names_the_argument(built):
     one = grouped([2], [0.0, 1.0], [0, 1])
     with pytest.raises(ValueError, match="index_S must name 1 samples, got 2"):
         fused.policy_loss(ObjectiveConfig(), batch, 1.0, one, library=built)
+    rewards = {"rewards": one.rewards_R, "group_offsets": one.group_offsets, "reward_index": one.index_S}
+    for missing, from_rewards, there in (
+        ("advantages", False, rewards),
+        ("group_offsets", True, {"rewards": rewards["rewards"]}),
+    ):
+        with pytest.raises(ValueError, match=f"{missing} must be given"):
+            group_loss(
+                torch.zeros(2),
+                torch.tensor([0, 1, 2], dtype=torch.int32),
+                fused._settings(ObjectiveConfig(), 1.0, from_rewards),
+                library=built,
+                **there,
+            )
     given = {"logp": torch.zeros(3), "token_offsets": torch.tensor([0, 3], dtype=torch.int32), "library": built}
     settings = fused._settings(ObjectiveConfig(), 1.0, False)
     for name, wrong, message in (
         ("old_logp", torch.zeros(2), r"old_logp must be \[3\], got \[2\]"),
         ("mask", torch.zeros(3), r"mask must be torch.bool on cpu, got torch.float32"),
+        ("token_offsets", torch.tensor([0, 2], dtype=torch.int32), r"token_offsets must rise from 0 to 3, the tokens"),
+        ("token_offsets", torch.tensor([1, 3], dtype=torch.int32), r"token_offsets must rise from 0 to 3, the tokens"),
+        (
+            "token_offsets",
+            torch.tensor([0, 4, 3], dtype=torch.int32),
+            r"token_offsets must rise from 0 to 3, the tokens",
+        ),
         ("advantages", torch.zeros(1, 1), r"advantages must be \[1\], got \[1, 1\]"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -113,6 +134,56 @@ def test_bad_input_names_the_argument(built):
     many = GroupRewards(torch.zeros(1025, dtype=torch.float64), torch.tensor([0, 1025], dtype=torch.int32), index)
     with pytest.raises(ValueError, match="a group has 1025 samples, more than 1024"):
         fused.policy_loss(ObjectiveConfig(), batch, 1.0, many, library=built)
+
+
+def test_it_has_no_second_derivative(built):
+    logp_T, scale = torch.full((2,), -1.0, requires_grad=True), torch.ones((), requires_grad=True)
+    batch = ResponseTokens(logp_T, torch.tensor([0, 1]), torch.ones(2), old_logp_T=torch.full((2,), -1.1))
+    loss = fused.policy_loss(ObjectiveConfig(), batch, 2.0, library=built).loss
+    (gradient_T,) = torch.autograd.grad(scale * loss, logp_T, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient_T.sum().backward()
+
+
+def test_the_kernel_is_launched_on_the_device_of_its_tensors(built, monkeypatch):
+    """Else a process whose current GPU is another one gets CUDA's error for a stream of the wrong device."""
+    entered, original = [], torch.cuda.device_of
+    monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: entered.append(tensor) or original(tensor))
+    batch = single(make_batch())
+    fused.policy_loss(ObjectiveConfig(), batch, 60.0, library=built)
+    assert [tensor.shape for tensor in entered] == [batch.logp_T.shape]
+
+
+def test_the_arguments_lie_where_the_kernel_reads_them(tmp_path):
+    """Every field's offset and size, the order of the totals and the numbers of the modes, as a compiler has them."""
+    names = [name for name, _ in library.Arguments._fields_]
+    totals = ["kLoss", "kTokens", "kSampled", "kRatio", "kClipLow", "kClipHigh", "kDualClip", "kKlOld", "kKlReference"]
+    totals += ["kEntropy", "kSamplerGap", "kSamplerError", "kWeight", "kWeightAtBound", "kNumTotals"]
+    modes = {"kGiven": 0, "kGrpo": fused._MODES["grpo"], "kLeaveOneOut": fused._MODES["leave_one_out"]}
+    modes |= {"kMeanOnly": fused._MODES["mean_only"], **{f"kK{name[1]}": number for name, number in fused._KLS.items()}}
+    modes |= {
+        f"k{name}": fused._IMPORTANCES[key]
+        for name, key in (("NoWeight", "none"), ("Truncate", "truncate"), ("Mask", "mask"))
+    }
+    asked = [
+        f"{what}(PivotrlGroupLoss{joint}{name})"
+        for name in names
+        for what, joint in (("offsetof", ", "), ("sizeof", "::"))
+    ]
+    asked += ["sizeof(PivotrlGroupLoss)", *totals, *modes]
+    source, program = tmp_path / "layout.cpp", tmp_path / "layout"
+    source.write_text(
+        '#include <cstddef>\n#include <cstdio>\n#include "group_loss.h"\nint main() {\n'
+        + "".join(f'std::printf("%d\\n", static_cast<int>({question}));\n' for question in asked)
+        + "}\n",
+        encoding="ascii",
+    )
+    library.run_compiler(["g++", "-std=c++17", f"-I{library.SOURCE.parent}", "-o", str(program), str(source)])
+    said = subprocess.run([str(program)], capture_output=True, text=True, timeout=60).stdout
+    fields = [getattr(library.Arguments, name) for name in names]
+    expected = [number for field in fields for number in (field.offset, field.size)]
+    expected += [ctypes.sizeof(library.Arguments), *range(len(library.TOTALS) + 1), *modes.values()]
+    assert dict(zip(asked, map(int, said.split()), strict=True)) == dict(zip(asked, expected, strict=True))
 
 
 def test_the_operator_has_a_fake(built):

@@ -179,8 +179,14 @@ def test_bad_input_names_the_argument():
         head_logprob(hidden_NH, weight_VH[:, 1:], targets_N)
     with pytest.raises(ValueError, match=r"got \[4, 8\], \[24, 8\] and \[3\]"):
         head_logprob(hidden_NH, weight_VH, targets_N[1:])
-    with pytest.raises(ValueError, match=r"must be torch.float32 as the weight is, got torch.bfloat16"):
+    with pytest.raises(ValueError, match=r"must be torch.float32 on cpu as the weight is, got torch.bfloat16 on cpu"):
         head_logprob(hidden_NH.bfloat16(), weight_VH, targets_N)
+    with pytest.raises(ValueError, match=r"must be torch.float32 on cpu as the weight is, got torch.float32 on meta"):
+        head_logprob(hidden_NH.to("meta"), weight_VH, targets_N)
+    with pytest.raises(ValueError, match=r"weight_VH must be float16, bfloat16, float32 or float64, got torch.int64"):
+        head_logprob(hidden_NH.long(), weight_VH.long(), targets_N)
+    with pytest.raises(ValueError, match=r"targets_N must be torch.int64 on cpu, got torch.int32 on cpu"):
+        head_logprob(hidden_NH, weight_VH, targets_N.int())
     with pytest.raises(ValueError, match=r"weight_grad_VH must be torch.float32 \[24, 8\], got torch.bfloat16"):
         head_logprob(hidden_NH, weight_VH, targets_N, weight_grad_VH=weight_VH.bfloat16())
     with pytest.raises(ValueError, match=r"targets must be in \[0, 20\) or -100, got 23"):

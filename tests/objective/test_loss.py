@@ -392,6 +392,19 @@ def test_bad_input_names_the_argument():
         ResponseTokens(two, index, advantages, old_logp_T=one)
     with pytest.raises(ValueError, match="float32 or float64"):
         ResponseTokens(two.bfloat16(), index, advantages)
+    whole = {"logp_T": two, "sample_index_T": index, "advantages_S": advantages}
+    for wrong, message in (
+        ({"sample_index_T": index.float()}, "sample_index_T must be torch.int64 on cpu, got torch.float32 on cpu"),
+        ({"sample_index_T": index + 1}, r"sample_index_T must be in \[0, 1\), the samples, got \[1, 1\]"),
+        ({"sample_index_T": index - 1}, r"sample_index_T must be in \[0, 1\), the samples, got \[-1, -1\]"),
+        ({"mask_T": two}, "mask_T must be torch.bool on cpu, got torch.float32 on cpu"),
+        ({"old_logp_T": two.double()}, "old_logp_T must be torch.float32 on cpu, got torch.float64 on cpu"),
+        ({"entropy_T": two.to("meta")}, "entropy_T must be torch.float32 on cpu, got torch.float32 on meta"),
+        ({"advantages_S": torch.zeros(1, 1)}, r"advantages_S must be floating point \[S\] on cpu, got .* \[1, 1\]"),
+        ({"advantages_S": index[:1]}, r"advantages_S must be floating point \[S\] on cpu, got torch.int64"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ResponseTokens(**(whole | wrong))
     batch = ResponseTokens(two, index, advantages)
     with pytest.raises(ValueError, match="needs reference_logp_T"):
         policy_loss(ObjectiveConfig(beta=0.1), batch, 1.0)
@@ -399,5 +412,6 @@ def test_bad_input_names_the_argument():
         policy_loss(ObjectiveConfig(entropy_bonus=0.1), batch, 1.0)
     with pytest.raises(ValueError, match="needs sampler_logp_T"):
         policy_loss(ObjectiveConfig(importance="mask"), batch, 1.0)
-    with pytest.raises(ValueError, match="denominator must be positive"):
-        policy_loss(ObjectiveConfig(), batch, 0.0)
+    for denominator in (0.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="denominator must be positive and finite"):
+            policy_loss(ObjectiveConfig(), batch, denominator)

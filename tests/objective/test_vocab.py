@@ -201,8 +201,17 @@ def test_bad_input_names_the_argument():
         vocab_parallel_logprob(logits_NV, targets_N, vocabulary=9)
     with pytest.raises(ValueError, match=r"got \[4, 8\] and \[3\]"):
         vocab_parallel_logprob(logits_NV, targets_N[:3])
-    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
-        vocab_parallel_logprob(logits_NV, targets_N, None, 0.0)
+    for temperature in (0.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="temperature must be positive and finite, got"):
+            vocab_parallel_logprob(logits_NV, targets_N, None, temperature)
+    with pytest.raises(ValueError, match=r"logits_NV must be float16, bfloat16, float32 or float64, got torch.int64"):
+        vocab_parallel_logprob(logits_NV.long(), targets_N)
+    with pytest.raises(ValueError, match=r"targets_N must be torch.int64 on cpu, got torch.int32 on cpu"):
+        vocab_parallel_logprob(logits_NV, targets_N.int())
+    with pytest.raises(ValueError, match=r"targets_N must be torch.int64 on meta, got torch.int64 on cpu"):
+        vocab_parallel_logprob(logits_NV.to("meta"), targets_N)
+    with pytest.raises(ValueError, match="one row's gradient would overwrite another's"):
+        vocab_parallel_logprob(logits_NV[:1].expand(4, 8), targets_N, in_place=True)
 
 
 def test_tensor_parallel_ranks_agree_with_the_whole():

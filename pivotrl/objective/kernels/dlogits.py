@@ -3,6 +3,7 @@
 Legend: N rows, V columns of this rank's shard.
 """
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -84,22 +85,23 @@ def write_d_logits(
     if not num_rows:
         return
     launch = launch_for(logits_NV.element_size(), num_columns)
-    dlogits_kernel[(num_rows,)](
-        logits_NV,
-        logits_NV.stride(0),
-        out_NV,
-        out_NV.stride(0),
-        targets_N.contiguous(),
-        maximum_N.contiguous(),
-        log_sum_N.contiguous(),
-        entropy_N.contiguous(),
-        g_N.contiguous(),
-        g_N if h_N is None else h_N.contiguous(),
-        first_column,
-        num_valid,
-        num_columns,
-        1 / temperature,
-        WITH_ENTROPY=h_N is not None,
-        BLOCK=launch.block,
-        num_warps=launch.num_warps,
-    )
+    with torch.cuda.device_of(logits_NV):  # Triton launches on the current device
+        dlogits_kernel[(num_rows,)](
+            logits_NV,
+            logits_NV.stride(0),
+            out_NV,
+            out_NV.stride(0),
+            targets_N.contiguous(),
+            maximum_N.contiguous(),
+            log_sum_N.contiguous(),
+            entropy_N.contiguous(),
+            g_N.contiguous(),
+            g_N if h_N is None else h_N.contiguous(),
+            first_column,
+            num_valid,
+            num_columns,
+            1 / temperature,
+            WITH_ENTROPY=h_N is not None,
+            BLOCK=launch.block,
+            num_warps=launch.num_warps,
+        )

@@ -37,12 +37,14 @@ def group_loss(
     """One launch: g [T], h [T], advantages [S] and totals [TOTALS], all of the micro-batch.
 
     Args:
-        token_offsets: int32 [S + 1]. The other tensors are those of `csrc/group_loss.h`, of the dtypes written there.
+        token_offsets: int32 [S + 1], rising from 0 to T; checked on a CPU only. The other tensors are those of
+            `csrc/group_loss.h`, of the dtypes written there.
         settings: a number for each of SETTINGS.
         library: path of a build for the tensors' device; empty: the one for CUDA that was made at installation.
 
     Raises:
-        ValueError: a tensor of another device, dtype or length than the kernel reads. RuntimeError: CUDA's error.
+        ValueError: a tensor is missing, or of another device, dtype or length than the kernel reads. RuntimeError:
+            CUDA's error.
     """
     device = logp.device
     if device.type != ("cpu" if library else "cuda"):
@@ -63,6 +65,14 @@ def group_loss(
     }
     # Kept in a variable: the launch reads them after this line.
     inputs = {name: _ready(name, *wanted, device) for name, wanted in tensors.items() if wanted[0] is not None}
+    if device.type == "cpu" and not (
+        token_offsets[0] == 0 and token_offsets[-1] == num_tokens and (token_offsets.diff() >= 0).all()
+    ):
+        raise ValueError(f"token_offsets must rise from 0 to {num_tokens}, the tokens, got {token_offsets.tolist()}")
+    from_rewards = settings[SETTINGS.index("advantage_mode")] != 0
+    for name in ("rewards", "group_offsets", "reward_index") if from_rewards else ("advantages",):
+        if tensors[name][0] is None:
+            raise ValueError(f"{name} must be given where advantage_mode is {'not 0' if from_rewards else 0}")
     g, h, advantages_out, totals = _outputs(logp, num_samples)
     partials = torch.empty(num_samples, len(TOTALS), dtype=torch.float64, device=device)
     ticket = torch.zeros(1, dtype=torch.int32, device=device)
@@ -85,8 +95,9 @@ def group_loss(
         **{name: value.data_ptr() for name, value in (inputs | outputs).items()},
     )
     built = load(library or str(BUILT))
-    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
-    code = built.pivotrl_group_loss(ctypes.byref(arguments), stream)
+    with torch.cuda.device_of(logp):
+        stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
+        code = built.pivotrl_group_loss(ctypes.byref(arguments), stream)
     if code:
         raise RuntimeError(f"group_loss: {built.pivotrl_group_loss_error(code).decode()} (CUDA error {code})")
     return g, h, advantages_out, totals

@@ -69,16 +69,17 @@ def shard_stats(logits_NV: Tensor, targets_N: Tensor, first_column: int, num_val
     stats_4N = torch.empty(4, num_rows, dtype=torch.float32, device=logits_NV.device)
     if num_rows:
         launch = launch_for(logits_NV.element_size(), num_valid)
-        stats_kernel[(num_rows,)](
-            logits_NV,
-            logits_NV.stride(0),
-            targets_N.contiguous(),
-            stats_4N,
-            num_rows,
-            first_column,
-            num_valid,
-            LOG2_E / temperature,
-            BLOCK=launch.block,
-            num_warps=launch.num_warps,
-        )
+        with torch.cuda.device_of(logits_NV):  # Triton launches on the current device
+            stats_kernel[(num_rows,)](
+                logits_NV,
+                logits_NV.stride(0),
+                targets_N.contiguous(),
+                stats_4N,
+                num_rows,
+                first_column,
+                num_valid,
+                LOG2_E / temperature,
+                BLOCK=launch.block,
+                num_warps=launch.num_warps,
+            )
     return stats_4N
