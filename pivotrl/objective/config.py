@@ -55,10 +55,10 @@ class ObjectiveConfig(Section):
     sampler's. `none`: measured only. `truncate`: every term of the loss times w, held between the two bounds (truncated
     importance sampling). `mask`: times w inside the bounds, and a token outside them dropped (IcePop)."""
 
-    importance_low: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Lower bound of w. IcePop uses 0.5."""
+    importance_low: float = Field(0.0, ge=0, le=1)
+    """Lower bound of w, which is 1 where sampler and trainer agree. IcePop uses 0.5."""
 
-    importance_high: float = Field(5.0, gt=0, allow_inf_nan=False)
+    importance_high: float = Field(5.0, ge=1, allow_inf_nan=False)
     """Upper bound of w. NVIDIA's recipes and IcePop use 5."""
 
     aggregation: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
@@ -78,10 +78,13 @@ class ObjectiveConfig(Section):
             raise ValueError("aggregation constant needs tokens_per_sample: set it to the longest response allowed")
         if self.surrogate == "cispo" and (self.ratio != "token" or self.dual_clip is not None):
             raise ValueError("surrogate cispo weighs single tokens: set ratio to token and dual_clip to null")
-        if self.importance_low > self.importance_high:
-            raise ValueError(
-                f"importance_low is {self.importance_low:g}, above importance_high, {self.importance_high:g}: swap them"
-            )
+        if self.importance == "none":
+            for name in ("importance_low", "importance_high"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(
+                        f"{name} is {getattr(self, name):g}, which importance none does not use: "
+                        "drop it, or set importance to truncate or mask"
+                    )
         if self.aggregation != "constant" and self.tokens_per_sample is not None:
             raise ValueError(
                 f"tokens_per_sample is {self.tokens_per_sample:g}, which aggregation {self.aggregation} does not use: "

@@ -21,7 +21,8 @@ from pivotrl.objective.config import ObjectiveConfig
         ("aggregation", "mean"),
         ("surrogate", "reinforce"),
         ("importance", "clip"),
-        ("importance_high", 0.0),
+        ("importance_low", 1.1),
+        ("importance_high", 0.9),
         ("clip", 0.2),
     ],
 )
@@ -45,8 +46,11 @@ def test_keys_that_contradict_each_other_are_refused():
         ObjectiveConfig(surrogate="cispo", ratio="sequence")
     with pytest.raises(ValueError, match="dual_clip to null"):
         ObjectiveConfig(surrogate="cispo", dual_clip=3.0)
-    with pytest.raises(ValueError, match="swap them"):
-        ObjectiveConfig(importance="mask", importance_low=2.0, importance_high=1.5)
+    for unused in ({"importance_low": 0.5}, {"importance_high": 2.0}):
+        with pytest.raises(ValueError, match="drop it, or set importance to truncate or mask"):
+            ObjectiveConfig(**unused)
+        assert ObjectiveConfig(importance="mask", **unused)
+    assert ObjectiveConfig(**ObjectiveConfig().model_dump()), "a resolved configuration can be read again"
 
 
 def test_every_field_is_documented():

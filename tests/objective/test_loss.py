@@ -43,8 +43,7 @@ WEIGHED_CONFIGS = [
         entropy_bonus=0.1,
         aggregation=aggregation,
         importance=importance,
-        importance_low=0.8,
-        importance_high=1.1,
+        **({} if importance == "none" else {"importance_low": 0.8, "importance_high": 1.1}),
     )
     for (ratio, surrogate), importance, aggregation in itertools.product(
         (("token", "clip"), ("sequence", "clip"), ("token", "cispo")),
