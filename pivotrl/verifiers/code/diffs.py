@@ -157,6 +157,8 @@ def _read_envelope(lines: list[str]) -> tuple[FilePatch, ...] | None:
     """The form of OpenAI's `apply_patch`: hunks found by their lines, and by `@@` anchors before them."""
     start = next(index for index, line in enumerate(lines) if line.startswith("*** Begin Patch")) + 1
     end = next((index for index, line in enumerate(lines) if line.startswith("*** End Patch")), None)
+    if end is None or any(line.strip() for line in lines[end + 1 :]):
+        return None
     patches: list[FilePatch] = []
     sections: list[tuple[str, str, list[str]]] = []
     for line in lines[start:end]:

@@ -83,6 +83,8 @@ def _replace(text: str | None, replacements: tuple[Replacement, ...]) -> str | D
             continue
         if text is None:
             return _fault("there is no such file")
+        if part.old == part.new and len(replacements) > 1:
+            return _fault(f"replacement {index + 1} changes nothing")
         count = text.count(part.old)
         if count == 0 or (count > 1 and not part.every):
             return _fault(f"the text to be replaced occurs {count} times (replacement {index + 1})")

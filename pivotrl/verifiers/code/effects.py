@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.verifiers.base import Difference
@@ -10,11 +9,7 @@ from pivotrl.verifiers.code.edits import Edit, apply_edit
 from pivotrl.verifiers.code.languages import language_of
 from pivotrl.verifiers.code.paths import same_path
 from pivotrl.verifiers.code.source import compare, same_margin, same_words
-
-MOST_LINES = 60
-"""Lines of a changed stretch that is taken apart where its file is not known: finding what is equal inside takes a time
-that may grow as the cube. A longer one is compared whole, as are those after the first MOST_LINES_IN_ALL lines."""
-MOST_LINES_IN_ALL = 1500
+from pivotrl.verifiers.code.stretches import Stretch, blocks_of, in_one_order, same_place, stretches_of
 
 _BLIND = ("write", "insert", "lines")
 """Where lines are counted, or all is written anew, nothing tells what another kind of edit would leave."""
@@ -109,16 +104,22 @@ def _compare_unknown(expected: Edit, actual: Edit, language: str | None) -> Diff
             found = f"{actual.kind} at line {actual.first}"
             return Difference("other_edit", f"{found}, expected {expected.kind} at line {expected.first}")
         return _compare_change(("", expected.text), actual.text, language)
+    if len(actual.replacements) > 1 and any(part.old == part.new for part in actual.replacements):
+        return Difference("edit_does_not_apply", "a replacement changes nothing")
     everywhere, known = _everywhere(expected), _known_block(expected)
     # The text that the expert replaces once is there once: to replace it everywhere is the same, but not the reverse.
     one_text = known is not None and all(part.old == known[0] for part in actual.replacements)
     if everywhere != _everywhere(actual) and (everywhere or not one_text):
         return Difference("other_edit", "one of them replaces every occurrence")
-    if known is not None and not everywhere:
+    if known is not None and not everywhere and all(hunk.old for hunk in actual.hunks):
+        if actual.kind == "replace" and any(_cuts_a_line(known[0], part.old) for part in actual.replacements):
+            return Difference("edit_does_not_apply", "part of a line, which may occur elsewhere too")
         found = apply_edit(known[0], actual)
         if isinstance(found, str):
+            if known[0].endswith("\n") and known[1].endswith("\n") and not found.endswith("\n"):
+                return Difference("other_edit", "it joins its last line and the next one")
             return _compare_change(known, found, language)
-    return _compare_changes(_changes(expected), _changes(actual), language)
+    return _compare_stretches(stretches_of(expected), stretches_of(actual), language)
 
 
 def _everywhere(edit: Edit) -> bool:
@@ -127,50 +128,34 @@ def _everywhere(edit: Edit) -> bool:
 
 def _known_block(edit: Edit) -> Change | None:
     """The one stretch that the expert's edit replaces, before and after: another edit inside of it can be tried."""
-    blocks = _blocks(edit)
-    return blocks[0] if len(blocks) == 1 and blocks[0][0] else None
+    blocks = blocks_of(edit)
+    return blocks[0][:2] if len(blocks) == 1 and blocks[0][0] else None
 
 
-def _blocks(edit: Edit) -> list[Change]:
-    if edit.kind == "replace":
-        return [(part.old, part.new) for part in edit.replacements]
-    return [("\n".join(hunk.old), "\n".join(hunk.new)) for hunk in edit.hunks]
+def _cuts_a_line(known: str, part: str) -> bool:
+    """Whether the part begins or ends inside a line of the known text, where that text itself does not."""
+    start = known.find(part)
+    if start < 0 or not part:
+        return False
+    ahead, behind = known[:start].rpartition("\n")[2], known[start + len(part) :].partition("\n")[0]
+    return bool(ahead.strip() or behind.strip())
 
 
-def _changes(edit: Edit) -> list[Change]:
-    """The edit's smallest stretches, in order."""
-    changes: list[Change] = []
-    left = MOST_LINES_IN_ALL
-    for old_text, new_text in _blocks(edit):
-        old, new = _without_equal_ends(old_text.split("\n"), new_text.split("\n"))
-        left -= max(len(old), len(new))
-        if max(len(old), len(new)) > MOST_LINES or left < 0:
-            changes.append(("\n".join(old), "\n".join(new)))
-            continue
-        codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        changes += [("\n".join(old[a:b]), "\n".join(new[c:d])) for tag, a, b, c, d in codes if tag != "equal"]
-    return changes
-
-
-def _without_equal_ends(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
-    shorter = min(len(old), len(new))
-    start = next((index for index in range(shorter) if old[index] != new[index]), shorter)
-    end = next((index for index in range(shorter - start) if old[-1 - index] != new[-1 - index]), shorter - start)
-    return old[start : len(old) - end], new[start : len(new) - end]
-
-
-def _compare_changes(expected: list[Change], actual: list[Change], language: str | None) -> Difference | None:
+def _compare_stretches(expected: list[Stretch], actual: list[Stretch], language: str | None) -> Difference | None:
     """What is taken out must be the expert's text, or the edit would not apply; white space at the ends aside, where an
     edit may begin inside a line."""
     if len(expected) != len(actual):
         return Difference("other_edit", f"{len(actual)} changes, expected {len(expected)}")
-    for (old, new), (actual_old, actual_new) in zip(expected, actual):
+    for wanted, given in zip(expected, in_one_order(expected, actual)):
+        old, actual_old, actual_new = wanted.old, given.old, given.new
         if old.strip() != actual_old.strip():
             return Difference("other_edit", f"replaces {excerpt(actual_old)}, expected {excerpt(old)}")
+        if not same_place(wanted, given):
+            return Difference("other_edit", f"in another place: {excerpt(actual_new)}")
         ahead = _lead(old).removesuffix(_lead(actual_old))  # the model's edit begins as much further right
         behind = _lead(actual_old).removesuffix(_lead(old))
         found = ahead + actual_new.removeprefix(behind) if old.strip() else actual_new
-        if (difference := _compare_change((old, new), found, language)) is not None:
+        if (difference := _compare_change((old, wanted.new), found, language)) is not None:
             return difference
     return None
 

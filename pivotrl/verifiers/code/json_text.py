@@ -9,15 +9,16 @@ LONGEST = 200_000
 
 def value_of(text: str) -> str | None:
     """The value, written in one way; None where the text is no JSON. A snippet of an object's or an array's entries is
-    read as if its brackets were there. Of a key that is written twice the last one counts."""
+    read as if its brackets were there; its last comma counts. Of a key that is written twice the last one counts."""
     if len(text) > LONGEST:
         return None
     text = text.strip()
-    entries = text[:-1] if text.endswith(",") else text
+    comma = text.endswith(",")
+    entries = text[:-1] if comma else text
     for whole in (text, "{" + entries + "}", "[" + entries + "]"):
         try:
             value = json.loads(whole, parse_int=_number, parse_float=_number, parse_constant=_constant)
-            return json.dumps([whole is text, value], sort_keys=True)
+            return json.dumps([whole is text, comma, value], sort_keys=True)
         except (ValueError, RecursionError):
             continue
     return None

@@ -98,7 +98,23 @@ UNKNOWN = [
     (replace("return a", "return b"), replace("    return a", "    return b"), 1),
     (replace("    a = 1\n    return a", "    a = 2\n    return a"), replace("a = 1", "a = 2"), 1),
     (editor("insert", insert_line=3, new_str="    x = 1"), editor("insert", insert_line=3, new_str="x = 1"), 0),
-    (replace("    return x + 1", "    return x + 2"), replace("+ 1", "+ 2"), 1),
+    (replace("    return x + 1", "    return x + 2"), replace("+ 1", "+ 2"), 0),  # may stand in other lines too
+    (replace("    return x + 1", "    return x + 2"), replace("return x + 1", "return x + 2"), 1),
+    (replace("+ 1", "+ 2"), replace("+ 1", "+2"), 1),
+    # Lines that are added need the expert's line before or behind them.
+    (replace("a = 1", "a = 1\nx = 1"), replace("b = 1", "b = 1\nx = 1"), 0),
+    (replace("a = 1", "a = 1\nx = 1"), replace("a = 1\nb = 1", "a = 1\nx = 1\nb = 1"), 1),
+    (replace("a = 1\nb = 1", "a = 1\nx = 1\nb = 1"), replace("b = 1\nc = 1", "b = 1\nx = 1\nc = 1"), 0),
+    (replace("a = 1\nb = 1", "a = 1\nx = 1\nb = 1"), replace("b = 1\nc = 1", "x = 1\nb = 1\nc = 1"), 1),
+    (replace("a = 1", "a = 1\nx = 1"), patch("@@ -3 +3,2 @@\n a = 1\n+x = 1\n"), 1),
+    (patch("@@ -3 +3,2 @@\n a = 1\n+x = 1\n"), patch("@@ -3 +3,2 @@\n b = 1\n+x = 1\n"), 0),
+    (patch("@@ -3 +3,2 @@\n a = 1\n+x = 1\n"), patch("@@ -3 +3,2 @@\n+x = 1\n a = 1\n"), 0),
+    (patch("@@ -3 +3,2 @@\n a = 1\n+x = 1\n"), patch("@@ -3,0 +4 @@\n+x = 1\n"), 1),
+    (patch("@@ -3,0 +4 @@\n+x = 1\n"), patch("@@ -3,0 +4 @@\n+x=1\n"), 1),
+    (patch("@@ -3,0 +4 @@\n+x = 1\n"), patch("@@ -30,0 +31 @@\n+x = 1\n"), 0),
+    # Of two equal lines, the one between the expert's.
+    (replace("def f():\n    a", "def f():\n    b"), replace("def g():\n    a", "def g():\n    b"), 0),
+    (replace("a = 1\n", "a = 2\n"), replace("a = 1\n", "a = 2"), 0),  # the next line would be joined
     (replace("a = 1\nb = 1\nc = 1", "a = 1\nb = 2\nc = 1"), replace("b = 1", "b = 2"), 1),
     (replace("b = 1", "b = 2"), replace("a = 1\nb = 1\nc = 1", "a = 1\nb = 2\nc = 1"), 1),
     (replace("a = 1\nb = 1", "a = 1\nb = 2"), replace("b = 1\nc = 1", "b = 2\nc = 1"), 1),
@@ -159,6 +175,23 @@ def test_each_file_of_a_patch_counts():
     moved = call("apply_patch", patch="diff --git a/a/m.py b/a/n.py\nrename from a/m.py\nrename to a/n.py\n")
     other = call("apply_patch", patch="diff --git a/a/m.py b/a/o.py\nrename from a/m.py\nrename to a/o.py\n")
     assert EDIT.verify(Attempt(moved, [other])).reason == "other_target"
+
+
+def test_of_one_file_s_replacements_the_order_is_free():
+    one, two, three = ({"old_string": f"{name} = 1", "new_string": f"{name} = 2"} for name in "abc")
+    nothing = {"old_string": "a = 2", "new_string": "a = 2"}
+    expert = call("MultiEdit", file_path=PATH, edits=[one, two])
+    known = history("a = 1\nb = 1\nc = 1\n")
+    for edits, reward in [
+        ([two, one], 1),
+        ([one], 0),
+        ([one, two, three], 0),
+        ([one, one], 0),
+        ([one, two, nothing], 0),
+    ]:
+        for messages in ([], known):
+            actual = call("MultiEdit", file_path=PATH, edits=edits)
+            assert EDIT.verify(Attempt(expert, [actual], messages=messages)).reward == reward, edits
 
 
 def test_several_calls_all_count():

@@ -129,6 +129,8 @@ def test_what_lacks_an_argument_is_told_apart(name, arguments):
         ("str_replace_editor", {"command": "view", "path": "a"}),
         ("apply_patch", {"patch": "--- a/x\n+++ b/x\nreturn 1"}),
         ("apply_patch", {"patch": "not a patch"}),
+        ("apply_patch", {"patch": ENVELOPE.replace("\n*** End Patch", "")}),
+        ("apply_patch", {"patch": ENVELOPE + "\n*** Begin Patch\n*** Delete File: x\n*** End Patch"}),
         ("Edit", []),
         (None, {}),
         ("x" * 300, {}),
