@@ -491,3 +491,27 @@ def test_speed_on_one_core(shared_data):
             verifier.verify(attempt)
         best = max(best, len(attempts) * 4 / (time.process_time() - start))
     assert best >= 5_000, f"{best:.0f} verdicts/s"
+
+
+def test_many_long_arguments_are_compared_soon():
+    words = [f"word{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10 % 10]}{'uvwxyz'[i // 100 % 6]}" for i in range(600)]
+    texts = [" ".join(words[i:] + words[:i]) * 3 for i in range(64)]
+    lists = tool({"type": "object", "properties": {"x": {"type": "array", "uniqueItems": True}}}, "s")
+    cases = [
+        (batch(*(call({"x": text + " end"}) for text in texts[:3])), [call({"x": text}) for text in texts]),
+        (call({"x": texts[:60]}, "s"), [call({"x": [text + " x" for text in texts[:60]]}, "s")]),
+        (call({"x": texts[:2]}, "s"), [call({"x": [text[:900] for text in texts]}, "s")] * 64),
+    ]
+    for expert, items in cases:
+        start = time.process_time()
+        verdict(expert, items, tools=[lists])
+        assert time.process_time() - start < 2
+    start = time.process_time()
+    verdict(message(), [message("\ufdfa" * 1_000_000)], message="similar")
+    assert time.process_time() - start < 2
+
+
+def test_a_batch_of_many_long_texts_is_still_matched():
+    texts = [f"item {i} " + "some words about it that go on and on " * 60 for i in range(20)]
+    expert = batch(*(call({"x": text}) for text in texts))
+    assert verdict(expert, [call({"x": text + "."}) for text in reversed(texts)]).reward == 1

@@ -11,6 +11,9 @@ from pivotrl.verifiers.robust.shown import shown
 MOST_CALLS = 64
 """Calls of one completion, and of one expert's turn, that are compared: each is compared with each. Those after them
 match nothing, though they are counted."""
+MOST_CHARACTERS, MOST_COMPARED = 600_000, 4_000_000
+"""Characters of the arguments of all calls that are read, beyond those of the first call, and of the pairs that are
+compared. The calls that go beyond match nothing either."""
 
 CompareArguments = Callable[[str, dict[str, Any], Any], Difference | None]
 """(the tool's name, the expert's arguments, the model's) -> the difference."""
@@ -22,7 +25,7 @@ def compare_calls(expected: list[dict], actual: list[dict], compare: CompareArgu
     The reason is that of the nearest miss among the calls that are left over: the first one of the right tool. None
     where all expected calls are matched.
     """
-    actual = actual[:MOST_CALLS]
+    actual = _within_bounds(actual[:MOST_CALLS], len(expected))
     parsed = [parse_arguments(call.get("arguments")) for call in actual]
     table = [
         [_difference(wanted, call, arguments, compare) for call, arguments in zip(actual, parsed)]
@@ -36,6 +39,16 @@ def compare_calls(expected: list[dict], actual: list[dict], compare: CompareArgu
     misses = [difference for index, difference in enumerate(row) if difference is not None and index not in taken]
     near = next((miss for miss in misses if miss.reason != "other_tool"), None)
     return len(pairs), near or (misses[0] if misses else Difference("number_of_calls"))
+
+
+def _within_bounds(calls: list[dict], expected: int) -> list[dict]:
+    total = 0
+    for index, call in enumerate(calls):
+        arguments = call.get("arguments")
+        total += len(arguments) if isinstance(arguments, str) else 0
+        if index and (total > MOST_CHARACTERS or total * expected > MOST_COMPARED):
+            return calls[:index]
+    return calls
 
 
 def _difference(wanted: dict, call: dict, arguments: Any, compare: CompareArguments) -> Difference | None:

@@ -58,6 +58,8 @@ class Said:
     told: dict[tuple[str, int | float | str], set[str | int | float]] = field(default_factory=dict)
     """Of a number its measures (`$`, `km`) and its bounds (at least, at most), and of what is counted its numbers: two
     texts that both tell one and share none of its values differ."""
+    grams: set[str] | None = None
+    """Trigrams of the content's stems, once `similarity` has asked for them."""
 
 
 def fold(text: str) -> str:
@@ -68,6 +70,12 @@ def fold(text: str) -> str:
 @lru_cache(maxsize=512)
 def said_by_expert(text: str) -> Said:
     """`said`, kept for the samples of a turn."""
+    return said(text)
+
+
+@lru_cache(maxsize=128)
+def said_by_model(text: str) -> Said:
+    """`said`, kept while a text is compared with each of several."""
     return said(text)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from unicodedata import normalize
 
 from pivotrl.verifiers.base import Difference
-from pivotrl.verifiers.robust.facts import Said, fold, said, said_by_expert
+from pivotrl.verifiers.robust.facts import Said, fold, said_by_expert, said_by_model
 from pivotrl.verifiers.robust.shown import other, shown
 from pivotrl.verifiers.robust.similarity import DEFAULT_THRESHOLD, similarity
 from pivotrl.verifiers.robust.words import CARRIERS, EXCHANGES, OPPOSITES, PREFIXES
@@ -20,7 +20,7 @@ LONGEST_COMPARED = 20_000
 """Characters of free text that are compared; longer text must be equal after folding."""
 PADDING_TIMES, PADDING_WORDS = 3, 20
 """A text of more than three times the other's words and twenty is padded: stop words, which similarity passes over."""
-MOST_FOLDED = 1_000_000
+MOST_FOLDED = 200_000
 """Characters of longer text that are folded for that; beyond them the texts must be equal as they are."""
 MOST_DATES = 100
 """Dates of one text that are compared with an unstated year; more must be equal as written."""
@@ -39,7 +39,7 @@ def compare_text(expected: str, actual: Any, threshold: float = DEFAULT_THRESHOL
         if max(len(expected), len(actual)) <= MOST_FOLDED and fold(expected) == fold(actual):
             return None
         return Difference("too_long", f"more than {LONGEST_COMPARED} characters of text, and not equal")
-    wanted, found = said_by_expert(expected), said(actual)
+    wanted, found = said_by_expert(expected), said_by_model(actual)
     if wanted.folded == found.folded:
         return None
     if (change := _change(wanted, found) or _change(found, wanted)) is not None:

@@ -29,8 +29,17 @@ def similarity(one: Said, other: Said) -> float:
         left, right = Counter(one.folded.split()), Counter(other.folded.split())
     shared = sum((left & right).values())
     words = 2 * shared / max(left.total() + right.total(), 1)
-    grams, others = _trigrams(left), _trigrams(right)
+    if not one.content and not other.content:
+        grams, others = _trigrams(left), _trigrams(right)
+    else:
+        grams, others = _grams_of(one), _grams_of(other)
     return 0.75 * words + 0.25 * 2 * len(grams & others) / max(len(grams) + len(others), 1)
+
+
+def _grams_of(text: Said) -> set[str]:
+    if text.grams is None:
+        text.grams = _trigrams(text.content)
+    return text.grams
 
 
 def _trigrams(words: Iterable[str]) -> set[str]:

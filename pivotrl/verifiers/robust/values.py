@@ -34,6 +34,8 @@ Compare = Callable[[Any, Any], Difference | None]
 
 MOST_UNMATCHED = 64
 """Items of a set that are found on one side only and still compared, each with each; more are a difference."""
+MOST_TEXT_OF_SETS = 300_000
+"""Characters of JSON that such a comparison of each with each may go over; more is a difference."""
 NUMBER_TOLERANCE = 1e-9
 """Relative difference of two fractions that are the same: what is lost when a float is written out and read."""
 
@@ -178,7 +180,8 @@ class _Comparison:
             return Difference("other_list_length", f"{len(found)} different items, expected {len(wanted)}")
         if not left:
             return None
-        if len(left) > MOST_UNMATCHED:
+        size = sum(len(key) for key in wanted if key not in found) + sum(len(key) for key in found if key not in wanted)
+        if len(left) > MOST_UNMATCHED or len(left) * size > MOST_TEXT_OF_SETS:
             return Difference("other_value", f"{len(left)} items differ")
         items = _items(schema, 0)
         pairs = [[at for at, y in enumerate(right) if self._both(x, y, items) is None] for x in left]

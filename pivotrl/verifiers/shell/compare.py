@@ -37,7 +37,7 @@ def compare(expected: Any, actual: Any, *, cwd: str | None = None, persistent: b
     if len(actual) > LONGEST_COMMAND or len(expected) > LONGEST_COMMAND:
         return Difference("too_long", f"more than {LONGEST_COMMAND} characters, and not the same text")
     wanted = _expected_form(expected, cwd, persistent)
-    found = canonical(actual, cwd=cwd, persistent=persistent)
+    found = _actual_form(actual, cwd, persistent)
     if isinstance(wanted, Difference) or isinstance(found, Difference):
         if expected.strip() == actual.strip():
             return None
@@ -69,6 +69,10 @@ def read_text(command: str, scope: Scope, depth: int) -> Script:
     return reader.read_script(reader.statements(root), scope, depth)
 
 
+_actual_form = lru_cache(maxsize=128)(
+    lambda command, cwd, persistent: canonical(command, cwd=cwd, persistent=persistent)
+)
+"""A model's commands, while each is compared with several of the expert's."""
 _expected_form = lru_cache(maxsize=2048)(
     lambda command, cwd, persistent: canonical(command, cwd=cwd, persistent=persistent)
 )
