@@ -35,8 +35,6 @@ class Judges:
     def __exit__(self, *_: object) -> None:
         for pool in self._pools.values():
             pool.close()
-            if (close := getattr(pool.verifier, "close", None)) is not None:  # a judge's connections and cache
-                close()
 
     def fault(self, row: ScoreRow) -> RowFault | None:
         """What is wrong where the row asks for a verifier or a parameter that there is not."""
