@@ -141,7 +141,9 @@ def _cuts_a_line(known: str, part: str) -> bool:
     return bool(ahead.strip() or behind.strip())
 
 
-def _compare_stretches(expected: list[Stretch], actual: list[Stretch], language: str | None) -> Difference | None:
+def _compare_stretches(
+    expected: tuple[Stretch, ...], actual: tuple[Stretch, ...], language: str | None
+) -> Difference | None:
     """What is taken out must be the expert's text, or the edit would not apply; white space at the ends aside, where an
     edit may begin inside a line."""
     if len(expected) != len(actual):

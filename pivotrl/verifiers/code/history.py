@@ -32,9 +32,9 @@ _HARMLESS = ("read", "search", "think", "finish", "planning")
 COMMANDS = ("command", "cmd", "script", "code")
 
 _ANY_FILE = re.compile(
-    r"\bgit\s+(?:-\S+\s+){0,8}(?:checkout|restore|reset|stash|apply|am|merge|rebase|pull|revert|cherry-pick|clean|switch)\b|"
+    r"\bgit\s+(?:-\S+\s+(?:[/.~]\S*\s+)?){0,8}(?:checkout|restore|reset|stash|apply|am|merge|rebase|pull|revert|cherry-pick|clean|switch)\b|"
     r"\b(?:patch|black|isort|autopep8|yapf|prettier|gofmt|rustfmt|2to3|xargs)\b|\bruff\s+format|--fix\b|\bcargo\s+f|"
-    r"-exec|-delete|\bclang-format"
+    r"-exec|-delete|\bclang-format|\bpre-commit\b|\bmake\s+\S*(?:format|fmt|fix)"
 )
 """Commands that may change any file."""
 _THIS_FILE = re.compile(
@@ -43,6 +43,10 @@ _THIS_FILE = re.compile(
 )
 """What in a command that names a file may change it."""
 
+_FOLDER = re.compile(r"\b(?:rm|mv|rmdir)\s")
+"""What may take a folder away, with all that it holds."""
+_WORDS = re.compile(r"[\w.-]+")
+_HEREDOC = re.compile(r"cat ?> ?([\w./-]+) ?<< ?(['\"])(\w+)\2\n((?:[^\n]*\n)*?)\3")
 _OPEN = re.compile(r"\(Open file: ([^\n)]{1,1000})\)")
 _DIRECTORY = re.compile(r"[(\[]Current (?:working )?directory: (/[^\n)\]]{0,1000})[)\]]")
 
@@ -117,7 +121,13 @@ def _follow(messages: list[Message], path: str) -> str | None:
         window = window_file(answer) if "[File: " in answer[:20_000] else None
         if window and same_path(path, window[0]):
             text = window[1]
-        elif name in arguments or tool == "edit" or "*" in arguments or _ANY_FILE.search(arguments):
+        elif (
+            name in arguments
+            or tool == "edit"
+            or "*" in arguments
+            or _ANY_FILE.search(arguments)
+            or _FOLDER.search(arguments)
+        ):
             text = _after(text, path, name, tool, arguments, answer)
     return text
 
@@ -153,6 +163,12 @@ def _after(text: str | None, path: str, name: str, tool: str, arguments: str, an
     if isinstance(edits, Difference) or isinstance(read, Difference) or category(tool) in _HARMLESS:
         return text
     if isinstance(command, str):
+        written = _HEREDOC.fullmatch(command.strip())
+        whole = written and written[3] not in written[4].split("\n")
+        if written and whole and same_path(path, written[1]) and was_made(answer):
+            return written[4]
+        if _FOLDER.search(command) and not set(_WORDS.findall(command)).isdisjoint(path.split("/")):
+            return None
         named = name in command or "*" in command or "find" in command
         return None if _ANY_FILE.search(command) or (named and _THIS_FILE.search(command)) else text
     return None

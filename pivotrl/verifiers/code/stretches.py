@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 from pivotrl.verifiers.code.edits import Edit
 
@@ -36,7 +37,8 @@ def blocks_of(edit: Edit) -> list[tuple[str, str, int | None]]:
     return blocks
 
 
-def stretches_of(edit: Edit) -> list[Stretch]:
+@lru_cache(maxsize=8)
+def stretches_of(edit: Edit) -> tuple[Stretch, ...]:
     """In the edit's order, without what is equal before and after."""
     stretches: list[Stretch] = []
     left = MOST_LINES_IN_ALL
@@ -50,7 +52,7 @@ def stretches_of(edit: Edit) -> list[Stretch]:
             after = next((text.strip() for text in old[b:] if text.strip()), "")
             place = None if line is None else line + a
             stretches.append(Stretch("\n".join(old[a:b]), "\n".join(new[c:d]), before, after, place))
-    return stretches
+    return tuple(stretches)
 
 
 def _changed(old: list[str], new: list[str], start: int, end: int, whole: bool) -> Iterator[tuple[int, int, int, int]]:
@@ -82,7 +84,7 @@ def same_place(expected: Stretch, actual: Stretch) -> bool:
     return expected.line is not None and expected.line == actual.line
 
 
-def in_one_order(expected: list[Stretch], actual: list[Stretch]) -> list[Stretch]:
+def in_one_order(expected: tuple[Stretch, ...], actual: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
     """The actual ones, each beside the expected one that takes out the same text, where there are such."""
     left: dict[str, list[Stretch]] = {}
     for found in actual:
@@ -90,4 +92,4 @@ def in_one_order(expected: list[Stretch], actual: list[Stretch]) -> list[Stretch
     if any(not left.get(wanted.old.strip()) for wanted in expected):
         return actual
     placed = [left[text].pop(0) if left[text] else None for text in (wanted.old.strip() for wanted in expected)]
-    return actual if None in placed else placed
+    return actual if None in placed else tuple(placed)

@@ -24,7 +24,8 @@ _MADE = re.compile(
 )
 _NOT_MADE = re.compile(
     r"error|fail|no replacement|not (?:found|appear|match|exist|performed|unique|applied|valid|been read)|cannot|"
-    r"could not|can't|invalid|already exists|multiple occurrences|unable|traceback|denied|rejected|no match",
+    r"could not|can't|invalid|already exists|multiple occurrences|unable|traceback|denied|rejected|no match|"
+    r"found \d+ (?:match|occurrence)",
     re.IGNORECASE,
 )
 

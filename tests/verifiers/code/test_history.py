@@ -57,6 +57,15 @@ KNOWN = [
     ([CREATE, ("grep", {"pattern": "f", "path": PATH}, "")], TEXT),
     ([("edit", {"start_line": 1, "end_line": 1, "replacement_text": TEXT}, WINDOW)], TEXT.rstrip("\n")),
     ([CREATE, ("apply_patch", {"patch": PATCH}, "Done!")], CHANGED),
+    ([shell(f"cat > /repo/src/m.py <<'EOF'\n{TEXT}EOF")], TEXT),
+    (
+        [
+            VIEW,
+            editor("str_replace", "Found 2 matches of the string, but replace_all is false.", old_str="1", new_str="2"),
+        ],
+        TEXT,
+    ),
+    ([CREATE, shell("rm -rf build && mv a.txt b.txt")], TEXT),
 ]
 UNKNOWN = [
     [],
@@ -67,6 +76,13 @@ UNKNOWN = [
     [CREATE, editor("str_replace", "The file has been edited.", old_str="9", new_str="2")],
     [CREATE, editor("str_replace", "Edited error.py: could not tell. Updated successfully", old_str="1", new_str="2")],
     [CREATE, shell("git checkout .")],
+    [CREATE, shell("git -C /repo checkout .")],
+    [CREATE, shell("rm -rf src")],
+    [CREATE, shell("mv /repo /old")],
+    [CREATE, shell("make format")],
+    [shell(f"cat > /repo/src/m.py <<EOF\n{TEXT}EOF")],
+    [shell(f"cat > /repo/src/m.py <<'EOF'\n{TEXT}EOF\nrm x\nEOF")],
+    [shell(f"cat > /repo/src/m.py <<'EOF'\n{TEXT}EOF", "bash: Permission denied")],
     [CREATE, shell("sed -i 's/1/2/' src/m.py")],
     [CREATE, shell("sed -i 's/1/2/' src/*.py")],
     [CREATE, shell("echo x > src/m.py")],
