@@ -27,6 +27,8 @@ MOST_STEPS = 0.1
 _ODD = re.compile(r"[^\n\t\x20-\x7e\u00a1-\u1fff\u2010-\u2027\u2030-\u205e\u2070-\u2fff\u3001-\ud7ff\uf900-\ufefe]")
 """Control characters, carriage returns, lone surrogates, and white space that the shell takes for letters: the parser
 and the shell do not agree about them. Characters beyond U+FFFF are checked apart."""
+_TWO_BYTES, _THREE_BYTES = re.compile("[\u0080-\u07ff]"), re.compile("[\u0800-\uffff]")
+_FOUR_BYTES = re.compile("[\U00010000-\U0010ffff]")
 
 
 @cache
@@ -45,10 +47,21 @@ def parse(text: str) -> tuple[Node, bytes, list[HereDocument]]:
     source = plain.encode()
     if len(source) > LONGEST_SCRIPT:
         raise Unparsed(f"more than {LONGEST_SCRIPT} bytes outside here-documents")
-    root = _root(source)
+    root = _root(_shadow(plain).encode())
     if root is None or root.has_error:
         raise Unparsed("not a whole command of the shell")
     return root, source, documents
+
+
+def _shadow(text: str) -> str:
+    """The text with other characters of as many bytes for those that are not ASCII.
+
+    The grammar's scanner asks C's `isalpha` and the like about every character, which read a table of 256 entries: far
+    beyond it the process dies. To the shell, such characters are parts of words and no letters of a name.
+    """
+    if text.isascii():
+        return text
+    return _FOUR_BYTES.sub("\u00a1\u00a1", _THREE_BYTES.sub("\u0964", _TWO_BYTES.sub("\u00a1", text)))
 
 
 def _root(source: bytes) -> Node | None:

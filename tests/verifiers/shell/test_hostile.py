@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -114,3 +115,27 @@ def test_nothing_is_run(monkeypatch, tmp_path):
             call = {"type": "function_call", "name": "bash", "arguments": '{"command": "touch  SENTINEL"}'}
             build_verifier(VerifierConfig(name=name)).verify(Attempt(call, [{**call, "arguments": "{}"}, call]))
     assert list(tmp_path.iterdir()) == []
+
+
+ASTRAL = """
+import random, sys
+import hypothesis
+from pivotrl.verifiers.shell.compare import canonical
+chance = random.Random(int(sys.argv[1]))
+for _ in range(6000):
+    far = [chr(chance.randint(0x10000, 0x10ffff)) for _ in range(2)]
+    some = [*far, "{", "c", "V", "}", "..", chr(0xff), "$"]
+    canonical("".join(chance.choice(some) for _ in range(chance.randint(2, 7))))
+"""
+
+
+def test_characters_beyond_the_tables_of_c_do_not_kill_the_process():
+    for seed in "123":  # where memory lies differs from process to process
+        assert subprocess.run([sys.executable, "-c", ASTRAL, seed], timeout=60).returncode == 0
+
+
+def test_such_characters_are_still_compared():
+    assert compare("echo \U0001f600 'a b'", 'echo "\U0001f600" "a b"') is None
+    assert compare("echo \U0001f600", "echo \U0001f601").reason == "other_operands"
+    assert compare("echo \u4e2d\u00e9 > f", "echo '\u4e2d\u00e9' >f") is None
+    assert compare("cat <<E\n\U0001f600\nE", "cat <<E\n\U0001f601\nE").reason == "other_redirect"
