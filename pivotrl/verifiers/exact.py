@@ -20,7 +20,7 @@ class ExactVerifier(Verifier):
 
     A message is its text without the white space around it, all messages in a row. A call is its name and its
     arguments, re-written with one choice of white space and escapes (a parser and an expert differ there without
-    meaning to); the order of keys, the order of calls, a key written twice and every character of a value count.
+    meaning to); the order of keys, the order of calls and every character of a value count.
     """
 
     def __init__(self, params: dict[str, Any]):
@@ -58,16 +58,16 @@ def _render(arguments: str) -> str:
     if len(arguments) > LONGEST_ARGUMENTS:
         return arguments
     try:
-        return json.dumps(json.loads(arguments, object_pairs_hook=_pairs, parse_int=_number, parse_float=_number))
+        return json.dumps(json.loads(arguments, object_pairs_hook=_object, parse_int=_number, parse_float=_number))
     except (ValueError, RecursionError):
         return arguments
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object that keeps what a dict would lose; no other object has this key alone."""
-    return {"pairs": pairs}
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Marked, so that none can stand for a number. Of a key that is written twice the last one counts."""
+    return {"object": dict(pairs)}
 
 
 def _number(text: str) -> dict[str, str]:
-    """A number as it is written: 1.0 is not 1.00."""
+    """As it is written: 1.0 is not 1.00."""
     return {"number": text}

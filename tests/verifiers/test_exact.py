@@ -47,8 +47,8 @@ def test_batches_match_in_order():
 
 def test_what_a_parser_would_lose_counts():
     for expert, actual in [
-        ('{"a": 2}', '{"a": 1, "a": 2}'), ('{"a": 1.0}', '{"a": 1.00}'), ('{"a": 10.0}', '{"a": 1e1}'),
-        ('{"a": {"number": "1"}}', '{"a": 1}'), ('{"a": {"pairs": [["b", 1]]}}', '{"a": {"b": 1}}'),
+        ('{"a": 1.0}', '{"a": 1.00}'), ('{"a": 10.0}', '{"a": 1e1}'),
+        ('{"a": {"number": "1"}}', '{"a": 1}'), ('{"a": {"object": {"b": 1}}}', '{"a": {"b": 1}}'),
     ]:  # fmt: skip
         assert EXACT.verify(Attempt(call(expert), [call(actual)])).reward == 0
         assert EXACT.verify(Attempt(call(actual), [call(actual.replace(" ", ""))])).reward == 1

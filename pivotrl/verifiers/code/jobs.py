@@ -25,7 +25,7 @@ COMMANDS = ("command", "cmd", "script", "bash_command", "shell_command", "code",
 FREE = {"security_risk", "timeout", "timeout_seconds", "description", "explanation", "thought", "reasoning", "summary"}
 """Arguments that say why a call is made, or how long it may take, and not what it does."""
 _PATHS = {*PATH, *FOLDER}
-_ONE_OF = (PATH, TEXT, OLD, NEW, PATCH, COMMANDS)
+_ONE_OF = (PATH, TEXT, OLD, NEW, PATCH, COMMANDS, ("new_str", "insert_text", "text"))
 """Names of one thing: a tool knows one of them."""
 
 

@@ -116,10 +116,10 @@ def _constant(value: object) -> object:
 
 def _body(node: ast.AST, body: list) -> list:
     """Without the docstring. A body of nothing else becomes `pass`. A module of nothing else is a snippet that holds a
-    string, and keeps it; so does one that goes on with an expression, as strings that stand one below the other inside
-    of brackets do."""
+    string, and keeps it; so does one that goes on with another string, as those do that stand one below the other
+    inside of brackets."""
     if isinstance(node, ast.Module):
-        if len(body) < 2 or isinstance(body[1], ast.Expr):
+        if len(body) < 2 or (isinstance(body[1], ast.Expr) and _begins_with_string(body[1].value)):
             return body
     elif not isinstance(node, _DEFINITIONS):
         return body
@@ -127,3 +127,21 @@ def _body(node: ast.AST, body: list) -> list:
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
         return body[1:] or [ast.Pass()]
     return body
+
+
+def _begins_with_string(node: ast.expr) -> bool:
+    while True:
+        if isinstance(node, ast.BinOp | ast.Compare):
+            node = node.left
+        elif isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        elif isinstance(node, ast.BoolOp):
+            node = node.values[0]
+        elif isinstance(node, ast.IfExp):
+            node = node.body
+        elif isinstance(node, ast.Tuple) and node.elts:
+            node = node.elts[0]
+        else:
+            return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))

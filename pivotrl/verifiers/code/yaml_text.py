@@ -4,8 +4,9 @@ Only the parser of PyYAML's C library looks at the text: no value is built, and 
 """
 
 import re
-from functools import cache
 from typing import Any
+
+import yaml
 
 LONGEST = 50_000
 """Characters that are parsed; a longer text is compared by its tokens."""
@@ -17,6 +18,9 @@ LONGEST_SPECIAL = 64
 _BRACKETS = re.compile(r"[\[\]{}]")
 _ENTRIES = re.compile(r"(?:[-?:][ \t]+){8}")
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVER = yaml.resolver.Resolver()
+
 Events = tuple[tuple, ...]
 
 
@@ -25,10 +29,8 @@ def events_of(text: str) -> Events | None:
     of plain text (out of a `|` block, say), whose line ends count. Keys keep their order."""
     if len(text) > LONGEST or _too_deep(text):
         return None
-    import yaml
-
     try:
-        found = list(yaml.parse(text, Loader=_loader()))
+        found = list(yaml.parse(text, Loader=_LOADER))
     except (yaml.YAMLError, ValueError, RecursionError, MemoryError):  # ValueError: a lone surrogate
         return None
     if not any(isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent) for event in found):
@@ -39,34 +41,18 @@ def events_of(text: str) -> Events | None:
 def _too_deep(text: str) -> bool:
     depth = 0
     for bracket in _BRACKETS.findall(text):
-        depth += 1 if bracket in "[{" else -1
+        depth = depth + 1 if bracket in "[{" else max(depth - 1, 0)
         if depth > DEEPEST:
             return True
     return _ENTRIES.search(text) is not None
 
 
-@cache
-def _loader() -> Any:
-    import yaml
-
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-@cache
-def _resolver() -> Any:
-    import yaml
-
-    return yaml.resolver.Resolver()
-
-
 def _form(event: Any) -> tuple:
     """Without marks and styles; a plain scalar is text, unless it reads as something else."""
-    import yaml
-
     kind = type(event).__name__
     if isinstance(event, yaml.ScalarEvent):
         tag = event.tag
         if tag is None and event.implicit[0] and len(event.value) <= LONGEST_SPECIAL:
-            tag = _resolver().resolve(yaml.ScalarNode, event.value, (True, False)).removeprefix("tag:yaml.org,2002:str")
+            tag = _RESOLVER.resolve(yaml.ScalarNode, event.value, (True, False)).removeprefix("tag:yaml.org,2002:str")
         return (kind, event.anchor, tag or "", event.value)
     return (kind, getattr(event, "anchor", None), getattr(event, "tag", None))

@@ -130,6 +130,7 @@ UNKNOWN = [
     (editor("create", file_text="# only a comment"), editor("create", file_text="#  only a  comment\n"), 1),
     (editor("insert", insert_line=3, new_str="x = 1"), editor("insert", insert_line=3, new_str="x=1"), 1),
     (editor("insert", insert_line=3, new_str="x = 1"), editor("insert", insert_line=4, new_str="x = 1"), 0),
+    (editor("insert", insert_line=3, new_str="x = 1"), editor("insert", insert_line=3, text="x = 1"), 0),
     (editor("undo_edit"), editor("undo_edit", path="src/m.py"), 1),
     (replace("a", "b"), call("Edit", file_path=PATH, old_string="a", new_string="b", replace_all=True), 1),
     (call("Edit", file_path=PATH, old_string="a", new_string="b", replace_all=True), replace("a", "b"), 0),

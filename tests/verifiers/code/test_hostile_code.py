@@ -64,11 +64,15 @@ SOURCES = {
     "heredocs": "a <<E\n" * (N // 6),
     "nested lists": "[" * (N // 2) + "]" * (N // 2),
     "exponents": "[1e999999999999999999999, 1e999999999]",
+    "open lists": "a" + "]" * (N // 2) + ": " + "[" * (N // 2),
+    "entries": "- " * (N // 2),
+    "dotted keys": ("a" + ".b" * 900 + "=1\n") * (N // 1800),
+    "aliases": "- &a x\n- *a\n" * (N // 12),
     "controls": "".join(map(chr, range(32))) * 100,
 }
 
 
-LANGUAGES = ["python", "tsx", "rust", "java", "cpp", "bash", "json", "css", None]
+LANGUAGES = ["python", "tsx", "rust", "java", "cpp", "bash", "json", "yaml", "toml", "css", None]
 
 
 @pytest.mark.parametrize("case", SOURCES)
