@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pivotrl.objective import rows, vocab
 from pivotrl.objective.vocab import IGNORED, vocab_parallel_logprob
@@ -180,6 +182,32 @@ def test_nothing_as_large_as_the_logits_is_kept():
         vocab_parallel_logprob(logits_NV, targets_N)
     large = [x for x in kept if x.numel() > 64]
     assert [x.data_ptr() for x in large] == [logits_NV.data_ptr()]
+
+
+class Allocated(TorchDispatchMode):
+    """Adds up the bytes of all memory that operations have made, backward passes included."""
+
+    total = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        given = {x.untyped_storage().data_ptr() for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in given:
+                self.total += tensor.untyped_storage().nbytes()
+        return result
+
+
+def test_two_buffers_serve_all_chunks(monkeypatch):
+    """New ones for each chunk leave a heap of holes: half as much memory again as the gradient, and page after page."""
+    logits_NV, targets_N = random_case(64, 1000, 3.0, torch.float32)
+    monkeypatch.setattr(rows, "CHUNK_ELEMENTS", 4 * 1000)
+    leaf_NV = logits_NV.requires_grad_()
+    with Allocated() as allocated:
+        logp_N, entropy_N = vocab_parallel_logprob(leaf_NV, targets_N)
+        (logp_N.sum() + entropy_N.sum()).backward()
+    gradient, buffers = logits_NV.nbytes, 2 * 2 * 4 * 1000 * 4
+    assert gradient + buffers < allocated.total < 1.1 * (gradient + buffers)
 
 
 def test_logits_changed_before_backward_are_noticed():
