@@ -8,6 +8,7 @@ number on the other side is also taken as meant in percent, because a question f
 
 import math
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -45,6 +46,7 @@ _POWER = re.compile(r"(?<![\w.^])10\^\{?([-+]?\d{1,3})\}?(?![\w^])")
 _SCALES = {"thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 LONGEST_ROW = 200
 """Characters of an answer that is several numbers."""
+_TWO_RUNS = re.compile(r"\d\D+\d")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _JOINING = frozenset(("and", "or", "i"))
 _ANSWER = re.compile(r"\banswer\b\s{0,3}(?:is|:|=)")
@@ -73,6 +75,8 @@ def compare(expected: Any, actual: Any, relative: float = RELATIVE, absolute: fl
 
 
 def _close(wanted: Number, found: Number, relative: float, absolute: float) -> bool:
+    if wanted.percent == found.percent and wanted.value == found.value:
+        return True
     left, right = _readings(wanted, found), _readings(found, wanted)
     if relative <= RELATIVE and _is_whole(wanted.value) and _is_whole(found.value):
         relative = 0.0
@@ -89,8 +93,8 @@ def _is_whole(value: float) -> bool:
 
 def _rows_differ(expected: Any, actual: Any, relative: float, absolute: float) -> Difference | None:
     """Where a side is several numbers and no word: whether the other does not end with the same ones."""
-    rows = [_row(expected), _row(actual)]
-    if not any(rows):
+    rows = (_row(expected), _row(actual))
+    if not rows[0] and not rows[1]:
         return None
     wanted, found = (row or _numbers(value) for row, value in zip(rows, (expected, actual)))
     if not rows[0]:
@@ -104,10 +108,11 @@ def _rows_differ(expected: Any, actual: Any, relative: float, absolute: float) -
 
 def _row(value: Any) -> list[Number]:
     """The numbers of a short text that is several of them; empty for anything else."""
-    if not isinstance(value, str) or len(value) > LONGEST_ROW or _whole(_plain(value)) is not None:
+    if not isinstance(value, str) or len(value) > LONGEST_ROW or _TWO_RUNS.search(value) is None:
         return []
-    words = _LETTERS.findall(value)
-    found = _numbers(value.rpartition("=")[2]) if _JOINING.issuperset(words) else []
+    if not _JOINING.issuperset(_LETTERS.findall(value)) or _whole(_plain(value)) is not None:
+        return []
+    found = _numbers(value.rpartition("=")[2])
     return found if len(found) > 1 else []
 
 
@@ -158,7 +163,9 @@ def number_of(value: Any) -> Number | None:
 
 def _plain(value: str) -> str:
     """The end of a text without LaTeX's spaces, and powers of ten in one spelling."""
-    text = value[-LONGEST_TEXT:].replace("\\$", "$").replace("\\,", "").replace("\\!", "")
+    text = value[-LONGEST_TEXT:]
+    if "\\" in text:
+        text = text.replace("\\$", "$").replace("\\,", "").replace("\\!", "")
     return _POWER.sub(r"1e\1", _TIMES_POWER.sub(r"e\1", text)) if "10^" in text else text
 
 
@@ -171,8 +178,11 @@ def _readings(number: Number, other: Number) -> tuple[float, ...]:
 def _whole(text: str) -> Number | None:
     """The number that a short text is, fractions included."""
     bare = text.strip().strip("$").strip()
-    if not bare or len(bare) > 500:
-        return None
+    return _number(bare) if bare and len(bare) <= 500 else None
+
+
+@lru_cache(maxsize=1024)
+def _number(bare: str) -> Number | None:
     if match := _LATEX_FRACTION.fullmatch(bare):
         return _fraction(match[1] + match[2] if match[1] != "-" else _negated(match[2]), match[3])
     if match := _FRACTION.fullmatch(bare):
@@ -236,10 +246,11 @@ def _read(text: str) -> Number | None:
     bare = text.translate(_NO_SIGNS).replace("percent", "").replace("\u2212", "-").strip()
     if not any(map(str.isdecimal, bare)) or bare[:1] in "eE":
         return None
-    scale = next((scale for scale in _SCALES if scale in bare), "")
+    scale = next((scale for scale in _SCALES if scale in bare), "") if "n" in bare else ""
     bare = bare.removesuffix(scale).replace(" ", "")
     try:
-        value = (int(bare) if bare.lstrip("+-").isdecimal() else float(bare)) * _SCALES.get(scale, 1)
+        value = int(bare) if bare.lstrip("+-").isdecimal() else float(bare)
+        value = value * _SCALES[scale] if scale else value
         return Number(value, percent) if math.isfinite(value) else None
     except (ValueError, OverflowError):
         return None

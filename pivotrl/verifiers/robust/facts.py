@@ -17,6 +17,7 @@ _NO_NAMES = {"customer", "user", "client", "caller", "agent", "passenger", "gues
 _NO_NAMES |= {"usd", "eur", "gbp", "asap", "am", "pm"}
 _VERBS = {"is", "was", "has", "had", "will", "would", "can", "wants", "wanted", "needs", "needed", "asks", "asked"}
 _VERBS |= {"says", "said", "requests", "requested", "wishes", "lives", "works", "likes", "prefers"}
+_MAY_NEGATE = words.NEGATIONS.union(*words.NEGATE.values(), ("stop", "stops", "stopped"))
 _WAYS = ("from", "to", "for", "with", "into")
 _BOUNDS = (
     ("at least", ("at least", "no less than", "no fewer than", "not less than", "n't less than", "minimum")),
@@ -122,7 +123,7 @@ def _read_words(tokens: list[Token], found: Said) -> None:
             found.marks.add(word.removesuffix("s") if word.endswith("days") else word)
         if word in words.TIMES:
             found.marks.add(f"{words.TIMES[word]} min")
-        if _negates(word, next_word):
+        if (word in _MAY_NEGATE or "'" in word) and _negates(word, next_word):
             found.negations += 1
             waiting = True
         elif word in words.STOP:

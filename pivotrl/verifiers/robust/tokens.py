@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import NamedTuple
 from unicodedata import normalize
 
-from pivotrl.verifiers.robust.words import UNITS
+from pivotrl.verifiers.robust.words import SMALL, UNITS
 
 Fact = tuple[str | int | float, ...]
 
@@ -24,7 +24,7 @@ class Token(NamedTuple):
     begins: bool = False
     """First of its sentence, or of its line."""
     closed: bool = False
-    """Punctuation stands behind it."""
+    """Of a number: punctuation stands behind it."""
 
 
 _EDGE = "\"'`.,;:!?()[]{}<>*_|\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb\u2026\u2013\u2014\u2022-=~^"
@@ -67,7 +67,7 @@ def tokens_of(text: str) -> list[Token]:
         if core:
             _cut(core, begins, found)
             begins = False
-            if chunk[-1] in _EDGE and found:
+            if chunk[-1] in _EDGE and found and (found[-1].kind == "number" or found[-1].word in SMALL):
                 found[-1] = found[-1]._replace(closed=True)
         if chunk.rstrip("\"')]}*_\u201d\u2019").endswith((".", "!", "?", ":")) or not core:
             begins = True
