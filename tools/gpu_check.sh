@@ -15,6 +15,8 @@ export PYTHONPATH="$root" PYTHONDONTWRITEBYTECODE=1
 exec > >(tee "$out/gpu_check.txt") 2>&1
 
 step() { printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"; }
+failed=()
+try() { "$@" || failed+=("${*:3}"); }  # what fails is told at the end: a GPU's time is dear, and the rest is worth knowing
 
 step "machine"
 date -u +%Y-%m-%d
@@ -23,19 +25,24 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 nvcc --version | tail -n 2 | head -n 1
 
 step "csrc/group_loss.cu"
-timeout 180 "$python" -m pivotrl.objective.kernels.library
+try timeout 180 "$python" -m pivotrl.objective.kernels.library
 
 step "tests"
 # The project's own pytest settings ask for plugins and versions that a bare machine lacks.
-timeout 240 "$python" -m pytest -c /dev/null --rootdir "$root" --import-mode=importlib -p no:cacheprovider -q \
+try timeout 240 "$python" -m pytest -c /dev/null --rootdir "$root" --import-mode=importlib -p no:cacheprovider -q \
   -W ignore::pytest.PytestUnknownMarkWarning -m gpu tests/objective/test_gpu.py tests/objective/test_head.py
 
 step "what the compilers say"
-timeout 120 "$python" tools/bench_kernels.py --compile-only
+try timeout 120 "$python" tools/bench_kernels.py --compile-only
 
 step "times: the whole vocabulary, and one of eight shards"
-timeout 120 "$python" tools/bench_kernels.py
-timeout 60 "$python" tools/bench_kernels.py --columns 18992
-timeout 60 "$python" tools/bench_kernels.py --dtype float32
+try timeout 120 "$python" tools/bench_kernels.py
+try timeout 60 "$python" tools/bench_kernels.py --columns 18992
+try timeout 60 "$python" tools/bench_kernels.py --dtype float32
 
 step "done"
+if (( ${#failed[@]} )); then
+  printf 'FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "all passed"

@@ -10,7 +10,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pivotrl.objective import head, rows
 from pivotrl.objective.head import CHUNK_BYTES, head_logprob
 from pivotrl.objective.vocab import IGNORED
-from tests.launch import launch
 from tests.objective.head_cases import check, random_case
 from tests.objective.mutants import mutant
 
@@ -194,5 +193,7 @@ def test_bad_input_names_the_argument():
 
 
 def test_tensor_parallel_ranks_agree_with_the_whole():
+    from tests.launch import launch  # which needs psutil; tools/gpu_check.sh runs this file without
+
     output = launch(4, Path(__file__).with_name("head_ranks.py"), timeout=60)
     assert output.count("all shards agree") == 4
