@@ -9,7 +9,7 @@ def split_items(items: list[Item] | None) -> tuple[list[Item], str | None]:
     Whoever judges lets calls win over text, as NeMo-Gym does. Items of other types (reasoning), and
     whatever is no item, are passed over.
     """
-    items = [item for item in items or () if isinstance(item, dict)]
+    items = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     calls = [item for item in items if item.get("type") == "function_call"]
     texts = (item.get("content") for item in items if item.get("type") == "message")
     return calls, next((text if isinstance(text, str) else "" for text in texts), None)

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from pivotrl.verifiers.code.lexer import tokens_of
+from pivotrl.verifiers.shell.parse import shadow
 
 LONGEST = 20_000
 """Characters that are parsed; a longer text is compared by its tokens."""
@@ -58,8 +59,10 @@ def fits(text: str, language: str) -> bool:
 def tree_of(text: str, language: str) -> tuple[str, ...] | None:
     """The nodes in preorder, flat; None where the text, one that `fits`, parses neither as a file nor as a snippet."""
     for before, after in [("", "")] + ([_FRAMES[language]] if language in _FRAMES else []):
-        source = (before + text.strip("\n") + "\n" + after).encode("utf-8", "surrogatepass")
-        tree = _parser(language).parse(source)
+        whole = before + text.strip("\n") + "\n" + after
+        source = whole.encode("utf-8", "surrogatepass")
+        read = shadow(whole).encode("utf-8", "surrogatepass") if language == "bash" else source
+        tree = _parser(language).parse(read)
         if tree is not None and not tree.root_node.has_error:
             return (before, *_flatten(tree.root_node, source, language))
     return None

@@ -47,13 +47,13 @@ def parse(text: str) -> tuple[Node, bytes, list[HereDocument]]:
     source = plain.encode()
     if len(source) > LONGEST_SCRIPT:
         raise Unparsed(f"more than {LONGEST_SCRIPT} bytes outside here-documents")
-    root = _root(_shadow(plain).encode())
+    root = _root(shadow(plain).encode())
     if root is None or root.has_error:
         raise Unparsed("not a whole command of the shell")
     return root, source, documents
 
 
-def _shadow(text: str) -> str:
+def shadow(text: str) -> str:
     """The text with other characters of as many bytes for those that are not ASCII.
 
     The grammar's scanner asks C's `isalpha` and the like about every character, which read a table of 256 entries: far

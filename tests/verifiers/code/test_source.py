@@ -1,5 +1,7 @@
 """Two pieces of source that mean the same are the same, and no others."""
 
+import random
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -267,3 +269,13 @@ def test_any_text_equals_itself_and_comparison_is_symmetric(left, right, languag
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=5))
 def test_any_value_is_compared(value):
     assert isinstance(compare("x = 1", value, "python"), tuple) or value == "x = 1"
+
+
+def test_characters_beyond_the_grammars_table_do_not_end_the_process():
+    """tree-sitter-bash asks C's `isalpha` about them; beside a brace that read far outside its table."""
+    noise = random.Random(2)
+    parts = ["\U0001f600", "\U00020000", "\u20ac", "\ud800", "{", "${", "$(", "}", ")", "'", "a", "\n"]
+    for _ in range(300):
+        text = "".join(noise.choice(parts) for _ in range(noise.randint(1, 60)))
+        assert compare(text, text, "bash") is None
+        compare(text, text.replace("a", "b") + " # x", "bash")
