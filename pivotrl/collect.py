@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from pivotrl.objective.advantage import group_advantages
+from pivotrl.pivots.reasons import ReasonTally
 from pivotrl.policy import packing
 from pivotrl.rollout.records import Request, Sample
 from pivotrl.session import Session
@@ -80,7 +81,8 @@ def make_batch(session: Session, groups: Sequence[Group]) -> list[packing.Sample
 
 
 def describe(groups: Sequence[Group], seconds: Mapping[str, float]) -> dict[str, float]:
-    """Metrics of a step's experience: mean reward, share of groups with signal, lengths, tokens per second.
+    """Metrics of a step's experience: mean reward, share of groups with signal, lengths, tokens per second, and for
+    each reason of a verdict its share (`reason.<key>`) and the mean reward of these verdicts (`reward.<key>`).
 
     Args:
         groups: the step's groups.
@@ -90,6 +92,10 @@ def describe(groups: Sequence[Group], seconds: Mapping[str, float]) -> dict[str,
     rewards = [reward for group in groups for reward in group.rewards]
     tokens = sum(len(item.token_ids) for item in samples)
     prompt_tokens = sum(len(group.pivot.prompt_ids) * len(group.samples) for group in groups)
+    tally = ReasonTally()
+    for group in groups:
+        tally.add(group.rewards, group.reasons)
+    reasons = tally.report()
     return {
         "reward": sum(rewards) / len(rewards),
         "signal_share": sum(group.has_signal for group in groups) / len(groups),
@@ -99,6 +105,8 @@ def describe(groups: Sequence[Group], seconds: Mapping[str, float]) -> dict[str,
         "cut_off_share": sum(item.finish == "length" for item in samples) / len(samples),
         "tokens_per_second": (prompt_tokens + tokens) / seconds["total"],
         "sampled_per_second": tokens / seconds["rollout"],
+        **{f"reason.{name}": reason.share for name, reason in reasons.items()},
+        **{f"reward.{name}": reason.mean_reward for name, reason in reasons.items()},
     }
 
 

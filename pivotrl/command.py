@@ -1,13 +1,17 @@
-"""What the commands that run on several ranks share: starting them, and one line for a user's mistake."""
+"""What the commands share: starting ranks, one line for a user's mistake, and commands to paste. Imports nothing
+heavy: it must work in a Python that has none of the packages."""
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from pivotrl.quiet import quiet
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 _RANK_0_SPEAKS_SECONDS = 10.0
 
 
@@ -32,22 +36,76 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
         work: what one rank does.
 
     Returns:
-        The exit code: 0; 2 after a ValueError (a user's mistake) and 1 after a RefitError, each said in one line.
+        The exit code: 0; 2 after a ValueError (a user's mistake) or where a package is missing, and 1 after a
+        RefitError, each said in one line.
     """
     quiet()
-    if ranks > 1 and "RANK" not in os.environ:
-        from pivotrl.policy.local_ranks import run_ranks
 
-        return run_ranks(ranks, [*command, *sys.argv[1:]])
-    from pivotrl.rollout.plan import RefitError
+    def on_this_rank() -> int:
+        if ranks > 1 and "RANK" not in os.environ:
+            from pivotrl.policy.local_ranks import run_ranks
 
+            return run_ranks(ranks, [*command, *sys.argv[1:]])
+        from pivotrl.rollout.plan import RefitError
+
+        try:
+            work()
+        except (ValueError, RefitError) as error:
+            rank = os.environ.get("RANK", "0")
+            if rank != "0":
+                # The launcher ends every rank when the first one fails: let rank 0, which mostly knows the same, speak.
+                time.sleep(_RANK_0_SPEAKS_SECONDS)
+            print(f"{name}: {error}" + (f" (rank {rank})" if rank != "0" else ""), file=sys.stderr, flush=True)
+            return 2 if isinstance(error, ValueError) else 1
+        return 0
+
+    return with_packages(name, on_this_rank)
+
+
+def run_alone(name: str, work: Callable[[], None]) -> int:
+    """Do the work of a command of one process. Returns its exit code: 0, or 2 after a ValueError or an OSError and
+    where a package is missing, each said in one line behind `name`."""
+
+    def here() -> int:
+        try:
+            work()
+        except (ValueError, OSError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return 2
+        return 0
+
+    return with_packages(name, here)
+
+
+def with_packages(name: str, work: Callable[[], int]) -> int:
+    """The exit code of `work`; where a package is missing: 2, after one line that says which Python has it."""
     try:
-        work()
-    except (ValueError, RefitError) as error:
-        rank = os.environ.get("RANK", "0")
-        if rank != "0":
-            # The launcher ends every rank when the first one fails: let rank 0, which mostly knows the same, speak.
-            time.sleep(_RANK_0_SPEAKS_SECONDS)
-        print(f"{name}: {error}" + (f" (rank {rank})" if rank != "0" else ""), file=sys.stderr, flush=True)
-        return 2 if isinstance(error, ValueError) else 1
-    return 0
+        return work()
+    except ModuleNotFoundError as error:
+        if (error.name or "pivotrl").split(".")[0] == "pivotrl":  # not a package's fault
+            raise
+        remedy = (
+            f"start it with {_relative(REPOSITORY / '.venv' / 'bin' / 'python')}"
+            if (REPOSITORY / ".venv").is_dir() and not _runs_in_venv()
+            else "install the packages: bash tools/setup.sh makes .venv"
+        )
+        print(f"{name}: this Python ({sys.executable}) has no package {error.name!r}; {remedy}", file=sys.stderr)
+        return 2
+
+
+def to_paste(tool: str, *arguments: str | Path) -> str:
+    """A command that works in the current folder: the Python that runs now, a tool of the repository, its arguments.
+
+    Tool and Python are written relative to the current folder; a Python that is not the repository's is `python`.
+    """
+    python = _relative(REPOSITORY / ".venv" / "bin" / "python") if _runs_in_venv() else "python"
+    return shlex.join([python, _relative(REPOSITORY / tool), *map(str, arguments)])
+
+
+def _runs_in_venv() -> bool:
+    return Path(sys.prefix).resolve() == (REPOSITORY / ".venv").resolve()
+
+
+def _relative(path: Path) -> str:
+    """From the current folder; links are not followed, because a link is what makes a Python that of an environment."""
+    return os.path.relpath(path, Path.cwd().resolve())

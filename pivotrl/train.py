@@ -29,6 +29,7 @@ def train(session: "Session") -> None:
     """
     from pivotrl import collect
     from pivotrl.config import save_config
+    from pivotrl.pivots import verifier_change
     from pivotrl.policy import checkpoint
     from pivotrl.rollout.refit import refit
     from pivotrl.telemetry.closing import closing_words
@@ -43,6 +44,8 @@ def train(session: "Session") -> None:
     if start:
         refit(policy, engine)
     if rank == 0:
+        for line in verifier_change.warnings(config, checkpoint.newest(run / "checkpoints")):
+            print(line, flush=True)
         save_config(config, run / "config.yaml")
     with MetricsWriter(run, config.telemetry, rank, start, steps) as writer:
         for step in range(start, steps):
@@ -70,9 +73,15 @@ def train(session: "Session") -> None:
 
 def sampler_of(config: "RunConfig") -> "PivotSampler":
     """Batches from the pivots in the run's folder. Raises ValueError where there are none, or too few."""
+    from pivotrl.pivots.report import why_no_pivots
     from pivotrl.pivots.sampler import PivotSampler
+    from pivotrl.pivots.store import PivotFile
 
-    return PivotSampler.from_folder(Path(config.output) / "pivots", config.training.pivots_per_step, config.seed)
+    folder = Path(config.output) / "pivots"
+    pivots = PivotFile(folder / "pivots.jsonl")
+    if not pivots:
+        raise ValueError(why_no_pivots(folder))
+    return PivotSampler(pivots, config.training.pivots_per_step, config.seed)
 
 
 def main() -> int:

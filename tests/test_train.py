@@ -55,6 +55,10 @@ def test_reward_rises_and_the_engine_is_the_policy(straight: tuple[Path, Path]) 
     assert max(row["canary_error"] for row in metrics) < 1e-3, "the engine's log-probs are the trainer's"
     assert max(row["gap"] for row in metrics) < 1e-3, "and so they are on what was sampled"
     assert all(abs(row["ratio"] - 1) < 1e-6 for row in metrics), "one update per batch is on-policy"
+    for row in metrics:
+        shares = {key.removeprefix("reason."): value for key, value in row.items() if key.startswith("reason.")}
+        assert abs(sum(shares.values()) - 1) < 1e-9
+        assert abs(sum(share * row[f"reward.{name}"] for name, share in shares.items()) - row["reward"]) < 1e-9
 
 
 def test_a_killed_run_ends_with_the_same_losses(straight: tuple[Path, Path], tmp_path: Path) -> None:
@@ -68,5 +72,18 @@ def test_a_killed_run_ends_with_the_same_losses(straight: tuple[Path, Path], tmp
         time.sleep(0.02)
     kill(process)
     assert (run / "checkpoints" / "latest").read_text() == "step_000004"
-    launch(2, WORKER, str(run), *overrides(files), timeout=400)
+    profiled_by(run / "pivots" / "summary.json", ["verifier"], {"name": "exact", "preset": None, "params": {}})
+    profiled_by(run / "checkpoints" / "step_000004" / "run.json", ["config", "verifier", "params"], {"message": "any"})
+    said = launch(2, WORKER, str(run), *overrides(files), timeout=400)
     assert rows(run) == rows(straight[1])
+    assert said.count("were profiled with another verifier than the run's: verifier.name was 'exact', is ") == 1
+    assert said.count("verifier.params was {'message': 'any'}, is {}") == 1
+
+
+def profiled_by(path: Path, keys: list[str], value: dict) -> None:
+    """Let a run's file say that it was made with another verifier."""
+    tree = inner = json.loads(path.read_text())
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    path.write_text(json.dumps(tree))

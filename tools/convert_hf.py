@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pivotrl.command import with_packages
 
 VERIFY = "round trip of every byte, and logits against transformers"
 LIMIT = "It checks the map between the formats; a folder whose weights were damaged before passes as long as it loads."
@@ -95,11 +96,16 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> int:
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     warnings.filterwarnings("ignore")
-    try:
-        return run(arguments, argv)
-    except ValueError as mistake:
-        print(f"convert_hf {arguments.command}: {mistake}", file=sys.stderr)
-        return 2
+    name = f"convert_hf {arguments.command}"
+
+    def work() -> int:
+        try:
+            return run(arguments, argv)
+        except ValueError as mistake:
+            print(f"{name}: {mistake}", file=sys.stderr)
+            return 2
+
+    return with_packages(name, work)
 
 
 if __name__ == "__main__":

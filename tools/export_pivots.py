@@ -9,20 +9,23 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pivotrl.command import run_alone
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pivots", metavar="PIVOTS", help="folder of a selection, or a pivots.jsonl")
     parser.add_argument("--out", required=True, metavar="ROWS.jsonl", help="file to write")
     arguments = parser.parse_args()
-    from pivotrl.pivots.export import export
 
-    try:
-        print(f"{export(arguments.pivots, arguments.out):,} rows in {arguments.out}")
-    except ValueError as error:
-        print(f"tools/export_pivots.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    def work() -> None:
+        from pivotrl.pivots.export import export
+        from pivotrl.pivots.report import why_no_pivots
+
+        rows = export(arguments.pivots, arguments.out)
+        print(f"{rows:,} rows in {arguments.out}" + (f": {why_no_pivots(arguments.pivots)}" if not rows else ""))
+
+    return run_alone("tools/export_pivots.py", work)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,11 @@
 
 import argparse
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pivotrl.command import run_alone
 
 
 def main() -> int:
@@ -9,14 +14,13 @@ def main() -> int:
     parser.add_argument("run_dir", help="folder of a run (`output` in its configuration)")
     parser.add_argument("--out", help="HTML file to write (RUN_DIR/report.html)")
     arguments = parser.parse_args()
-    from pivotrl.telemetry.report import write_report
 
-    try:
+    def work() -> None:
+        from pivotrl.telemetry.report import write_report
+
         print(write_report(arguments.run_dir, arguments.out))
-    except (ValueError, OSError) as error:
-        print(f"tools/report.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return run_alone("tools/report.py", work)
 
 
 if __name__ == "__main__":

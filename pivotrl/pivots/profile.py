@@ -5,6 +5,7 @@ and a prefix cache that starts empty. It does not depend on how many engines the
 or where an earlier run was killed.
 """
 
+import sys
 import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,13 @@ def profile(
     todo = chunks(islice(candidates(config, found), finished * size, None), size)
     number, profiled, mixed, tokens = finished, 0, 0, 0
     done = min(finished * size, found.count)
+    if engine.rank == 0 and done < found.count:
+        print(
+            f"each turn is sampled {config.pivots.samples} times; mixed: the share of turns where some samples earn "
+            "more than others, which can be pivots",
+            file=sys.stderr,
+            flush=True,
+        )
     with Progress(found.count, "profiling", "turn", rank=engine.rank, done=done) as progress:
         while turns := list(islice(todo, engine.engines)):
             result = None

@@ -78,6 +78,10 @@ class ProgressLog:
         """Add finished chunks, in order; on disk when this returns."""
         append_jsonl(self.path, results)
 
+    def discard(self) -> None:
+        """Remove the log, so that the next selection in this folder starts anew."""
+        self.path.unlink()
+
     def results(self) -> Iterator[dict[str, Any]]:
         """The finished chunks, in order."""
         return (row for _, row in islice(self._rows(), 1, None))
@@ -97,12 +101,17 @@ def _chunk_fault(row: dict[str, Any], number: int, turns: int, samples: int) -> 
         profiles = [Profile.from_json(profile) for profile in row["profiles"]]
         ids = [*(profile.id for profile in profiles), *(rejected["id"] for rejected in row["rejected"])]
         usual = all(make_profile(**_made_from(profile)) == profile for profile in profiles)
+        usual &= all(isinstance(reason, str) for profile in profiles for reason in profile.reasons)
         counted = all(row[key] >= 0 for key in ("prompt_tokens", "sampled_tokens", "seconds"))
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return f"chunk {number} lacks a part or holds one of another type"
     if len(ids) != turns:
         return f"chunk {number} holds {len(ids)} turns in place of {max(turns, 0)}"
-    if not usual or not counted or any(len(profile.rewards) != samples for profile in profiles):
+    if (
+        not usual
+        or not counted
+        or any(not len(profile.rewards) == len(profile.reasons) == samples for profile in profiles)
+    ):
         return f"chunk {number} holds a profile that its {samples} rewards do not give"
     return ""
 

@@ -10,6 +10,7 @@ from pivotrl.pivots.candidates import Survey, candidates, read_rejections, surve
 from pivotrl.pivots.lock import FolderLock
 from pivotrl.pivots.profile import gather, profile
 from pivotrl.pivots.progress import ProgressLog, header_of
+from pivotrl.pivots.reasons import ReasonTally
 from pivotrl.pivots.score import Scorer
 from pivotrl.pivots.select import Tally, is_pivot
 from pivotrl.trajectories.records import Pivot, Profile
@@ -36,8 +37,8 @@ def select_pivots(
         The summary, on every rank.
 
     Raises:
-        ValueError: a file cannot be used, too many rows are bad, or `out_dir` cannot be written, holds a
-            selection with other settings or a damaged one, or another process is writing there.
+        ValueError: a file cannot be used, too many rows are bad, no turn could be profiled, or `out_dir` cannot be
+            written, holds a selection with other settings or a damaged one, or another process is writing there.
     """
     out = Path(out_dir)
     scorer = Scorer(config.verifier, parser, template)
@@ -58,7 +59,13 @@ def select_pivots(
             raise ValueError(problem)
         profile(config, found, engine, scorer, template, log, finished)
         summary = write_selection(config, found, template, log, out) if engine.rank == 0 else None
-        return gather(engine, summary)[0]
+        if summary and not summary["candidates"]:
+            problem = none_profiled(log, out)
+            log.discard()  # it holds no samples, and its settings must change
+        summary, problem = gather(engine, (summary, problem))[0]
+        if problem:
+            raise ValueError(problem)
+        return summary
 
 
 def survey_files(config: RunConfig, out: Path, lock: FolderLock | None) -> Survey:
@@ -89,17 +96,28 @@ def write_selection(
     config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, out: Path
 ) -> dict[str, Any]:
     """Turn a finished log into the four files; each appears whole. Returns the summary."""
-    tally = Tally(config.pivots.max_mean)
-    write_jsonl(out / "pivots.jsonl", _pivot_rows(config, found, template, log, tally))
+    tally, reasons = Tally(config.pivots.max_mean), ReasonTally()
+    write_jsonl(out / "pivots.jsonl", _pivot_rows(config, found, template, log, tally, reasons))
     write_jsonl(out / "profile.jsonl", (row for result in log.results() for row in result["profiles"]))
     write_jsonl(out / "rejected.jsonl", _rejected_rows(config, log))
-    summary = _summary(config, found, template, log, tally)
+    summary = _summary(config, found, template, log, tally, reasons)
     write_json(out / "summary.json", summary)
     return summary
 
 
+def none_profiled(log: ProgressLog, out: Path) -> str:
+    """One line on a finished log without a profile: the most frequent reason, one turn's case of it, the remedy."""
+    counts = Counter(row["reason"] for result in log.results() for row in result["rejected"])
+    ((reason, count),) = counts.most_common(1)
+    case = next(row for result in log.results() for row in result["rejected"] if row["reason"] == reason)
+    return (
+        f"no turn could be profiled: {count} of {counts.total()} were rejected as {reason} (turn {case['id']}: "
+        f"{case['found']}); {case['write']} ({out / 'rejected.jsonl'} has every turn's case)"
+    )
+
+
 def _pivot_rows(
-    config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, tally: Tally
+    config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, tally: Tally, reasons: ReasonTally
 ) -> Iterator[dict[str, Any]]:
     """Walk profiles and candidates side by side (both are in file order), count every profile and yield the pivots."""
     turns = candidates(config, found)
@@ -110,6 +128,7 @@ def _pivot_rows(
             if turn is None:
                 raise log.fault(result["chunk"] + 2, f"turn {profiled.id!r} is not the files' next one")
             tally.add(turn, profiled)
+            reasons.add(profiled.rewards, profiled.reasons)
             if is_pivot(profiled, config.pivots.max_mean):
                 prompt_ids = template.encode(turn.messages, turn.tools)
                 yield Pivot(turn, profiled, prompt_ids, template.hash).to_json()
@@ -122,7 +141,7 @@ def _rejected_rows(config: RunConfig, log: ProgressLog) -> Iterator[dict[str, An
 
 
 def _summary(
-    config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, tally: Tally
+    config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, tally: Tally, reasons: ReasonTally
 ) -> dict[str, Any]:
     reader = found.reader
     rejected = Counter(reader.rejected)
@@ -133,6 +152,7 @@ def _summary(
             spent[key] += result[key]
     return {
         **tally.report(),
+        "reasons": {name: reason._asdict() for name, reason in reasons.report().items()},
         "rejected": dict(sorted(rejected.items())),
         "filtered": dict(sorted(reader.filtered.items())),
         "rows": reader.rows,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pivotrl.command import to_paste
 from pivotrl.trajectories.actions import check_action
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.trajectories.records import Pivot, Profile, Turn
@@ -18,7 +19,9 @@ class PivotFile(Sequence[Pivot]):
         """Index the file once. Raises ValueError where it cannot be read."""
         self._path = Path(path)
         if not self._path.is_file():
-            raise ValueError(f"{path}: no pivots there; run tools/select_pivots.py with this configuration first")
+            raise ValueError(
+                f"{path}: no pivots there; run {to_paste('tools/select_pivots.py')} with this configuration first"
+            )
         self._offsets = array("Q")
         with open(self._path, "rb") as file:
             offset = 0

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pivotrl.command import to_paste
+
 
 def closing_words(run: Path, start: int, steps: int) -> str:
     """Where the checkpoint is, and the commands that take it further.
@@ -17,7 +19,7 @@ def closing_words(run: Path, start: int, steps: int) -> str:
         folder = latest.with_name(latest.read_text().strip())
         words += [
             f"checkpoint: {folder}",
-            f"report:     python tools/report.py {run}",
-            f"weights:    python tools/convert_hf.py to-hf --checkpoint {folder} --out {run / 'hf'}",
+            f"report:     {to_paste('tools/report.py', run)}",
+            f"weights:    {to_paste('tools/convert_hf.py', 'to-hf', '--checkpoint', folder, '--out', run / 'hf')}",
         ]
     return "\n".join(words)

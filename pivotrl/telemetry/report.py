@@ -6,6 +6,7 @@ from pathlib import Path
 from pivotrl.telemetry import sections
 from pivotrl.telemetry.curves import curves
 from pivotrl.telemetry.page import escape, page
+from pivotrl.telemetry.reasons import reasons
 from pivotrl.telemetry.run_files import read_run
 
 
@@ -25,6 +26,7 @@ def write_report(run_dir: str | Path, out_html: str | Path | None = None) -> Pat
         sections.headline(run),
         sections.selection(run),
         curves(run),
+        reasons(run),
         sections.examples(run),
         sections.totals(run),
         sections.notes(run),

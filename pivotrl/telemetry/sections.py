@@ -6,6 +6,7 @@ from typing import Any
 from pivotrl.telemetry.charts import comparison_bar, stacked_bar
 from pivotrl.telemetry.page import escape, number, percent, points, table
 from pivotrl.telemetry.progress import format_seconds
+from pivotrl.telemetry.reasons import selection_reasons
 from pivotrl.telemetry.run_files import RunFiles
 
 NUM_EXAMPLES = 12
@@ -19,6 +20,15 @@ OUTCOMES = {
     "all_pass": ("always right", "var(--grey)"),
 }
 """Outcome of a profiled turn -> (its name on the page, its colour)."""
+
+
+MEANINGS = {
+    "mixed_share": "held-out turns where some of the policy's samples earn more than others: what can still be learnt",
+    "turns_per_task": "turns that the policy took in a whole task, on average",
+    "violations": "whole tasks in which the policy broke a rule, such as acting on an order that it had not looked at; "
+    "lower is better",
+}
+"""Measure of evaluation.json -> what it says, under its name."""
 
 
 def headline(run: RunFiles) -> str:
@@ -44,7 +54,7 @@ def headline(run: RunFiles) -> str:
     head = ["", "base", "trained", "points", "trained (bar) against base (line)"]
     shown = {key for _, key, _ in measures}
     others = [key for key in base if key not in shown and _is_share(base[key]) and _is_share(trained.get(key))]
-    rows += [[escape(key.replace("_", " ")), number(base[key]), number(trained[key]), "", ""] for key in others]
+    rows += [[_measure(key), number(base[key]), number(trained[key]), "", ""] for key in others]
     counts = base.get("counts")
     note = ""
     if isinstance(counts, dict):
@@ -91,6 +101,8 @@ def selection(run: RunFiles) -> str:
             html.append(
                 f'<h3 style="margin-top:18px">{title}</h3><div class="card">{_outcome_table(totals[key])}</div>'
             )
+    if by_reason := selection_reasons(totals.get("reasons")):
+        html.append(f'<h3 style="margin-top:18px">By reason of the verdict</h3><div class="card">{by_reason}</div>')
     return "".join(html)
 
 
@@ -172,6 +184,11 @@ def _families(base: dict[str, Any], trained: dict[str, Any]) -> dict[str, tuple[
         return {}
     names = [name for name in before if name in after and name != "mean"]
     return {name: (before[name], after[name]) for name in names if _is_share(before[name]) and _is_share(after[name])}
+
+
+def _measure(key: str) -> str:
+    meaning = f'<div class="soft">{MEANINGS[key]}</div>' if key in MEANINGS else ""
+    return f"{escape(key.replace('_', ' '))}{meaning}"
 
 
 def _card(name: str, meaning: str, before: float, after: float) -> str:

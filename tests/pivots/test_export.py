@@ -136,6 +136,13 @@ def test_the_command(tmp_path):
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 4
 
 
+def test_no_pivots_are_said(tmp_path):
+    (tmp_path / "pivots.jsonl").write_text("")
+    done = run(".", "--out", "rows.jsonl", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "rows.jsonl").read_text() == ""
+    assert done.stdout.startswith("0 rows in rows.jsonl: no pivots in .: look at the outcomes, reasons and rejections")
+
+
 @pytest.mark.parametrize(
     "arguments, says",
     [

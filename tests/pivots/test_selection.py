@@ -1,10 +1,13 @@
 import json
+import re
 
 import pytest
 
 from pivotrl.pivots.lock import FolderLock
+from pivotrl.pivots.report import describe, why_no_pivots
 from pivotrl.pivots.score import Scorer
 from pivotrl.pivots.selection import select_pivots, survey_files
+from pivotrl.train import sampler_of
 from pivotrl.trajectories.records import Pivot, Profile, Turn
 from pivotrl.trajectories.store import read_jsonl
 from pivotrl.verifiers.base import VerifierConfig
@@ -72,6 +75,73 @@ def test_turns_that_cannot_be_used_are_counted_by_reason_and_written(tmp_path, t
     assert too_long["id"] == "a:long/0" and too_long["row"] == "line 41" and too_long["file"] == "a.jsonl"
     assert "rollout.max_model_len" in too_long["found"] and "raise rollout.max_model_len" in too_long["write"]
     assert summary["turns"] == summary["candidates"] + 8
+
+
+def test_the_reasons_of_all_samples_are_counted(tmp_path, trajectories):
+    summary, _ = select(settings(trajectories), tmp_path / "out")
+    rows = [Profile.from_json(row) for row in rows_of(tmp_path / "out" / "profile.jsonl")]
+    pairs = [pair for row in rows for pair in zip(row.rewards, row.reasons, strict=True)]
+    assert {reason for _, reason in pairs} == set(summary["reasons"]) and len(summary["reasons"]) > 2
+    for name, found in summary["reasons"].items():
+        rewards = [reward for reward, reason in pairs if reason == name]
+        assert found == {
+            "samples": len(rewards),
+            "share": len(rewards) / len(pairs),
+            "mean_reward": sum(rewards) / len(rewards),
+        }
+    text = describe(summary, tmp_path / "out")
+    name, found = next(iter(summary["reasons"].items()))
+    assert f"{name:34}{found['samples']:>8,}{found['share']:>8.1%}{found['mean_reward']:>8.3f}" in text
+    assert "no pivots" not in text
+
+
+def test_no_pivots_explain_themselves(tmp_path, trajectories):
+    summary, _ = select(settings(trajectories, max_mean=1e-9), tmp_path / "out")
+    assert summary["pivots"] == 0 and summary["mixed"]
+    line = why_no_pivots(tmp_path / "out" / "pivots.jsonl")
+    assert line in describe(summary, tmp_path / "out") and "\n" not in line
+    assert f"of {2 * ROWS} turns profiled, {summary['all_fail']} always fail" in line
+    assert f"{summary['mixed']} are mixed with a mean of 1e-09 (lambda) or more" in line
+    assert f"(most frequent reasons: {next(iter(summary['reasons']))} " in line
+    assert "pivots.max_mean (lambda), pivots.samples, the section verifier" in line
+    with pytest.raises(ValueError, match=r"^no pivots in .*: of 80 turns profiled"):
+        sampler_of(settings(trajectories).model_copy(update={"output": str(folder_of(tmp_path))}))
+    (tmp_path / "out" / "summary.json").write_text('{"candidates": null}')
+    assert why_no_pivots(tmp_path / "out").startswith(f"no pivots in {tmp_path / 'out'}: look at the outcomes")
+
+
+def folder_of(tmp_path):
+    """A run's folder whose selection is `out`."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "pivots").symlink_to(tmp_path / "out")
+    return run
+
+
+def test_where_no_turn_can_be_profiled_the_advice_is_one_line_and_can_be_followed(tmp_path):
+    rows = [chat_row(f"t{index}") for index in range(3)]
+    for row in rows:
+        row["messages"][1]["content"] = "x" * 2000
+    files = write_rows(tmp_path / "a.jsonl", rows)
+    with pytest.raises(
+        ValueError, match=r"no turn could be profiled: 6 of 6 were rejected as prompt_too_long"
+    ) as found:
+        select(settings(files), tmp_path / "out")
+    assert "\n" not in str(found.value) and "; raise rollout.max_model_len, lower" in str(found.value)
+    assert "turn a:t0/0: 2" in str(found.value) and "leaves room for 960" in str(found.value)
+    assert len(rows_of(tmp_path / "out" / "rejected.jsonl")) == 6
+    longer = run_config(
+        [files], rollout={"max_model_len": 8192, "max_new_tokens": 64}, trajectories={"heldout_share": 0.0}
+    )
+    summary, _ = select(longer, tmp_path / "out")
+    assert summary["candidates"] == 6, "the same folder takes the changed setting"
+
+
+def test_profiling_says_what_mixed_means(tmp_path, trajectories, capsys):
+    select(settings(trajectories), tmp_path / "out")
+    assert capsys.readouterr().err.count("mixed: the share of turns where some samples earn more than others") == 1
+    select(settings(trajectories), tmp_path / "out")
+    assert "samples earn more" not in capsys.readouterr().err, "nothing left to profile"
 
 
 @pytest.mark.parametrize("deaths", [[0], [3], [1, 1, 2], [9]])
@@ -193,6 +263,10 @@ DAMAGES = {
     "another key": (lambda lines: [lines[0], lines[1].replace('"mean":', '"men":'), *lines[2:]], "2: chunk 0 lacks"),
     "a reward more": (
         lambda lines: [lines[0], lines[1].replace('"rewards":[', '"rewards":[5,', 1), *lines[2:]],
+        "2: chunk 0 holds a profile that its 4 rewards do not give",
+    ),
+    "a reason less": (
+        lambda lines: [lines[0], re.sub(r'"reasons":\["\w+",', '"reasons":[', lines[1], count=1), *lines[2:]],
         "2: chunk 0 holds a profile that its 4 rewards do not give",
     ),
     "a turn less": (

@@ -21,6 +21,23 @@ def counts(candidates: int, mixed: int, all_pass: int) -> dict[str, Any]:
     }
 
 
+def reason_metrics(progress: float) -> dict[str, float]:
+    """Seven reasons, one of them partly rewarded and one that a model could have written."""
+    shares = {
+        "call_matches": 0.42 + 0.4 * progress,
+        "other_value": 0.25 - 0.2 * progress,
+        "number_of_calls": 0.12,
+        "other_tool": 0.09 - 0.08 * progress,
+        "no_action": 0.06 - 0.06 * progress,
+        "format": 0.05 - 0.05 * progress,
+        HOSTILE: 0.01,
+    }
+    rewards = {"call_matches": 1.0, "number_of_calls": 0.5}
+    return {f"reason.{name}": share for name, share in shares.items()} | {
+        f"reward.{name}": rewards.get(name, 0.0) for name in shares
+    }
+
+
 def metrics_row(step: int, steps: int, rng: random.Random) -> dict[str, float]:
     progress = 1 - math.exp(-3 * step / steps)
     return {
@@ -35,6 +52,7 @@ def metrics_row(step: int, steps: int, rng: random.Random) -> dict[str, float]:
         "response_length": 17.5 + rng.gauss(0, 0.5),
         "tokens_per_second": 8200 + rng.gauss(0, 300),
         "ratio": 1.0,
+        **reason_metrics(progress),
         "canary_error": 3e-6 + abs(rng.gauss(0, 5e-7)),
         "loss": rng.gauss(0, 0.01),
         "lr": 5e-4,
@@ -59,6 +77,8 @@ def make_run(folder: Path, steps: int = 60) -> Path:
             "turn_reward": 0.423,
             "task_success": 0.031,
             "turns_per_task": 5.91,
+            "mixed_share": 0.82,
+            "violations": 0.41,
             "families": families | {"mean": 0.98},
             "counts": {"turns": 212, "tasks": 128, "questions per family": 100},
         },
@@ -66,6 +86,8 @@ def make_run(folder: Path, steps: int = 60) -> Path:
             "turn_reward": 0.791,
             "task_success": 0.352,
             "turns_per_task": 5.24,
+            "mixed_share": 0.31,
+            "violations": 0.05,
             "families": {"sort": 0.99, "add": 0.91, "reverse": 1.0, "lookup": 0.97, "shift": 0.98, "mean": 0.97},
         },
     }
@@ -79,6 +101,10 @@ def make_run(folder: Path, steps: int = 60) -> Path:
             "transfer": counts(74, 57, 0),
         },
         "per_depth": {"1": counts(100, 98, 2), "3": counts(100, 90, 4), "5": counts(344, 259, 32)},
+        "reasons": {
+            "call_matches": {"samples": 1784, "share": 0.41, "mean_reward": 1.0},
+            "other_value": {"samples": 2568, "share": 0.59, "mean_reward": 0.0},
+        },
         "samples": 8,
         "max_mean": 0.9,
         "prompt_tokens": 81234,

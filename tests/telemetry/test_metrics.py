@@ -57,11 +57,12 @@ def test_tensorboard_gets_every_number_under_a_grouped_name(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     with MetricsWriter(tmp_path, TelemetryConfig()) as writer:
-        writer.write(0, {"reward": 0.5, "kl": math.nan}, {"rollout": 1.5})
+        writer.write(0, {"reward": 0.5, "kl": math.nan, "reason.no_action": 0.125}, {"rollout": 1.5})
         writer.write(1, {"reward": 0.75})
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in events.Scalars("reward")] == [(0, 0.5), (1, 0.75)]
     assert events.Scalars("seconds/rollout")[0].value == 1.5
+    assert events.Scalars("reason/no_action")[0].value == 0.125
     assert "kl" not in events.Tags()["scalars"]
 
 

@@ -81,7 +81,9 @@ def test_headline_says_the_difference_in_points(run):
     text = " ".join("".join(parse(write_report(run)).words).split())
     assert "42.3" in text and "79.1 %" in text and "+36.8" in text
     assert "3.1 %" in text and "35.2 %" in text and "+32.1" in text
-    assert "turns per task5.915.24" in text
+    assert "turns per taskturns that the policy took in a whole task, on average5.915.24" in text
+    assert "mixed shareheld-out turns where some of the policy's samples earn more than others" in text
+    assert "violationswhole tasks in which the policy broke a rule" in text and "lower is better0.410.05" in text
     assert "hidden" not in text  # the parts of summary.json that have sections of their own
     assert "-6.0" in text  # the family that suffered is shown by itself
     assert "Measured on 212 turns, 128 tasks, 100 questions per family." in text
@@ -95,6 +97,30 @@ def test_every_metric_of_a_step_has_its_value_in_a_chart(run):
         assert f"{name}, step 42: {number(row[name])}" in text
     for phase in ("rollout", "verify", "train", "refit", "save", "other"):
         assert phase in text
+
+
+def test_reasons_have_their_shares_their_rewards_and_what_became_of_them(run):
+    page = parse(write_report(run))
+    words = [" ".join(word.split()) for word in page.words]
+    text = "|".join(words)
+    assert "Rewards by reason" in text and "is a hole in the verifier" in text
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    edges = [sum(row["reason.other_value"] for row in part) / 6 for part in (rows[:6], rows[-6:])]
+    change = f"{100 * (edges[1] - edges[0]):+.1f}"
+    assert f"other_value|0|{100 * edges[0]:.1f} %|{100 * edges[1]:.1f} %|{change}" in text
+    assert "number_of_calls|0.5|12.0 %|12.0 %|+0.0" in text
+    chart = words[words.index("reason") - 30 : words.index("reason")]
+    assert "others" in chart and "call_matches" in chart and "format" not in chart, "the sixth and seventh together"
+    assert "By reason of the verdict|" in text and "other_value|2,568|59.0 %|0" in text
+
+
+def test_a_run_without_reasons_has_no_such_section(run):
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = [{key: value for key, value in row.items() if not key.startswith("reason.")} for row in rows]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (run / "pivots/summary.json").write_text(json.dumps({"candidates": 3, "mixed": 1, "reasons": ["odd"]}))
+    text = "".join(parse(write_report(run)).words)
+    assert "Rewards by reason" not in text and "By reason of the verdict" not in text
 
 
 @pytest.mark.parametrize(
@@ -129,7 +155,7 @@ def test_a_long_run_stays_a_small_file(tmp_path):
 
 def test_report_command(run, tmp_path):
     command = [sys.executable, "tools/report.py"]
-    options = {"cwd": REPOSITORY, "capture_output": True, "text": True, "env": {"PYTHONPATH": str(REPOSITORY)}}
+    options = {"cwd": REPOSITORY, "capture_output": True, "text": True, "env": {}}
     done = subprocess.run([*command, str(run), "--out", str(tmp_path / "r.html")], check=True, **options)
     assert done.stdout.strip() == str(tmp_path / "r.html")
     parse(tmp_path / "r.html")
