@@ -8,6 +8,7 @@ import itertools
 import linecache
 import sys
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -100,6 +101,22 @@ def check_not_finite(dtype: torch.dtype) -> None:
         assert sum_N[[0, 1, 2, 5]].isfinite().all()
 
 
+def check_far_rows() -> None:
+    """Rows 2^30 elements apart: the third begins where 32 bits end. Of the 4 GiB only their own pages are touched."""
+    memory = torch.from_numpy(numpy.zeros(2**31 + 520, dtype=numpy.int16)).view(torch.bfloat16)
+    far_NV = memory.as_strided((3, 520), (2**30, 1))
+    near_NV = torch.randn(3, 520, generator=torch.Generator().manual_seed(0)).bfloat16()
+    far_NV.copy_(near_NV)
+    targets_N, ones_N = torch.tensor([0, 100, 519]), torch.ones(3)
+    placement = (0, 520, 1.0)
+    assert torch.equal(
+        stats.shard_stats(far_NV, targets_N, *placement), stats.shard_stats(near_NV, targets_N, *placement)
+    )
+    for logits_NV in (near_NV, far_NV):
+        dlogits.write_d_logits(logits_NV, logits_NV, targets_N, *[ones_N] * 5, *placement)
+    assert torch.equal(far_NV, near_NV)
+
+
 def close(actual_N: Tensor, expected_N: Tensor, tolerance: float, name: str) -> None:
     same_N = (actual_N == expected_N) | ((actual_N - expected_N).abs() <= tolerance * expected_N.abs().clamp(min=1))
     assert same_N.all(), f"{name}: {actual_N} for {expected_N}"
@@ -161,11 +178,14 @@ def check_mutants() -> None:
 
 
 def main(part: str) -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)  # new memory holds NaN
     launch.BYTES_IN_FLIGHT = 4096  # several blocks a row at small sizes, and a last one that is not full
     if part == "mutants":
         check_mutants()
     else:
         check_all(torch.float32 if part == "fp32" else torch.bfloat16)
+        if part == "bf16":
+            check_far_rows()
     print(f"{part}: all agree")
 
 

@@ -74,12 +74,28 @@ def test_a_logit_that_is_no_number_is_not_hidden(value):
 def test_rows_beyond_the_reach_of_32_bits():
     """Element 2^31 and later ones: the last row of 16,384 x 151,936, of which all rows are alike."""
     one_NV, target_N = case(1, 151936, torch.bfloat16)
-    many_NV = one_NV.expand(16384, -1).contiguous()
-    logp_N, entropy_N = vocab_parallel_logprob(many_NV, target_N.expand(16384))
+    many_NV = one_NV.expand(16384, -1).contiguous().requires_grad_()
+    logp_N, entropy_N = vocab_parallel_logprob(many_NV, target_N.expand(16384), in_place=True)
     assert (logp_N == logp_N[0]).all()
     assert (entropy_N == entropy_N[0]).all()
     expected_4N = rows.shard_stats(one_NV.double().cpu(), target_N.cpu(), 0, 151936, 1.0)
-    torch.testing.assert_close(logp_N[-1].double().cpu(), (expected_4N[3] - expected_4N[0] - expected_4N[1].log())[0])
+    expected = (expected_4N[3] - expected_4N[0] - expected_4N[1].log())[0]
+    torch.testing.assert_close(logp_N[-1].detach().double().cpu(), expected)
+    (gradient_NV,) = torch.autograd.grad((logp_N + entropy_N).sum(), many_NV)
+    leaf_NV = one_NV.clone().requires_grad_()
+    (one_gradient_NV,) = torch.autograd.grad(sum(vocab_parallel_logprob(leaf_NV, target_N)).sum(), leaf_NV)
+    assert torch.equal(gradient_NV[0], one_gradient_NV[0])
+    assert torch.equal(gradient_NV[-1], one_gradient_NV[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_that_no_16_bytes_divide(dtype):
+    wide_NV, targets_N = case(32, 4097, dtype)
+    odd_NV, targets_N = wide_NV[:, 1:], targets_N % 4096
+    for odd_N, even_N in zip(
+        vocab_parallel_logprob(odd_NV, targets_N), vocab_parallel_logprob(odd_NV.contiguous(), targets_N), strict=True
+    ):
+        torch.testing.assert_close(odd_N, even_N, rtol=1e-6, atol=1e-6)
 
 
 BASE = {
