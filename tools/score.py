@@ -3,8 +3,8 @@
     python tools/score.py --verifier NAME [--preset nemo_gym|robust] [--param k=v]... --rows IN.jsonl --out OUT.jsonl
     python tools/score.py --verifier NAME --audit (--rows IN.jsonl | --trajectories FILE...) [--out OUT.jsonl]
 
-docs/verifiers.md says what rows look like. Exit code 0; 1 where an audit finds a probe that breaks; 2 after a mistake
-in the arguments or the file, or where every row is bad.
+docs/verifiers.md says what rows look like. Exit code 0; 1 where an audit finds a probe that breaks, and
+where the verifier fails on every row; 2 after a mistake in the arguments or the file, or where every row is bad.
 """
 
 import argparse
@@ -39,8 +39,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.trajectories and not options.audit:
         parser.error("--trajectories belongs to --audit: write both")
-    if bool(options.rows) == bool(options.trajectories):
-        parser.error("--rows is missing" if not options.rows else "--rows and --trajectories: give one of them")
+    if options.rows and options.trajectories:
+        parser.error("--rows and --trajectories: give one of them")
+    if not options.rows and not options.trajectories:
+        parser.error("--audit needs --rows IN.jsonl, or --trajectories FILE" if options.audit else "--rows is missing")
     if not options.out and not options.audit:
         parser.error("--out is missing (only --audit does without)")
     return options
@@ -80,30 +82,9 @@ def parameters(words: list[str]) -> dict:
     return found
 
 
-def text_parser(options: argparse.Namespace):
-    """Reads raw completions; vLLM is imported when the first one comes."""
-    built = []
-
-    def parse(text: str, tools: list) -> list:
-        if not built:
-            from pivotrl.rollout.parsing import ActionParser
-            from pivotrl.trajectories.template import ChatTemplate
-
-            folder = options.tokenizer or DEMO_BASE
-            try:
-                tokenizer = ChatTemplate(folder).tokenizer
-                built.append(ActionParser(tokenizer, options.tool_parser, options.reasoning_parser))
-            except ValueError as error:
-                words = str(error).replace("model.path", "--tokenizer")
-                words = words.replace("rollout.tool_parser", "--tool-parser")
-                raise ValueError(words.replace("rollout.reasoning_parser", "--reasoning-parser")) from None
-        return built[0].parse(text, tools)
-
-    return parse
-
-
 def run(options: argparse.Namespace) -> bool:
-    """Whether all is well; only an audit can say no."""
+    """Whether all is well: no probe of an audit breaks, and the verifier gave verdicts."""
+    from pivotrl.verifiers.completions import CompletionParser
     from pivotrl.verifiers.rows import RowReader, TurnRows
     from pivotrl.verifiers.score_files import Outputs
     from pivotrl.verifiers.scoring import score, score_audit
@@ -113,8 +94,8 @@ def run(options: argparse.Namespace) -> bool:
     section = verifier_section(options)
     outputs = Outputs(options.out, options.trajectories or [options.rows])
     if not options.audit:
-        score(RowReader(options.rows, section, text_parser(options)), section, outputs)
-        return True
+        parser = CompletionParser(options.tokenizer or DEMO_BASE, options.tool_parser, options.reasoning_parser)
+        return score(RowReader(options.rows, section, parser), section, outputs, parser=parser)
     if options.rows:
         return score_audit(RowReader(options.rows, section, None), section, outputs)
 

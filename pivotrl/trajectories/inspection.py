@@ -78,7 +78,7 @@ def describe(found: dict[str, Any]) -> str:
     keys = ("rows", "trajectories", "assistant_turns", "calls", "message_turns", "messages", "bad_rows")
     lines += [f"{key.replace('_', ' '):18}{found[key]:>9,}" for key in keys]
     lines += [f"{'left out: ' + reason:18}{count:>9,}" for reason, count in found["filtered"].items()]
-    lines += [f"{'split ' + name:18}{count:>9,}" for name, count in found["splits"].items()]
+    lines += [f"{'turns in ' + name:18}{count:>9,}" for name, count in found["splits"].items()]
     if set(found["verifiers"]) - {"the run's"}:
         lines += _bars("verifier that the row names", found["verifiers"])
     lines += _bars("expert's action", found["per_tool"])

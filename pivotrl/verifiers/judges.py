@@ -1,6 +1,6 @@
 """The verifiers of a file of rows: the run's, and those that rows name, each built once and run where it may."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar
 
@@ -13,6 +13,8 @@ from pivotrl.verifiers.rows import ScoreRow
 
 CHUNK_ROWS = 1000
 """Rows that are judged at a time."""
+FIRST_ROWS = 20
+"""Rows of the first chunk: soon seen, and enough to tell a verifier that never answers."""
 CHUNK_CHARACTERS = 16_000_000
 """Characters that a chunk holds at most, but for its last row: memory stays flat for long rows too."""
 
@@ -23,8 +25,10 @@ Tag = TypeVar("Tag")
 class Judges:
     """A context manager; leaving it ends the worker processes and closes the verifiers that can be."""
 
-    def __init__(self, run: VerifierConfig):
-        """Raises ValueError where the section names no verifier, or parameters that it does not know."""
+    def __init__(self, run: VerifierConfig, counted: Callable[[int], object] | None = None):
+        """`counted` hears of verdicts as they come. Raises ValueError where the section names no verifier, or
+        parameters that it does not know."""
+        self._counted = counted
         self._pools: dict[Key, VerdictPool] = {}
         self._accepted: set[tuple[Key, str]] = set()
         self._pool(run)
@@ -73,20 +77,20 @@ class Judges:
     def _pool(self, config: VerifierConfig) -> VerdictPool:
         key = _key(config)
         if key not in self._pools:
-            self._pools[key] = VerdictPool(config, config.workers, config.seconds)
+            self._pools[key] = VerdictPool(config, config.workers, config.seconds, self._counted)
         return self._pools[key]
 
 
 def judged(rows: Iterable[tuple[Tag, ScoreRow]], judges: Judges) -> Iterator[tuple[Tag, ScoreRow, Verdict]]:
     """The rows with their verdicts, in order, judged in chunks; `Tag` is whatever the caller wants back."""
     chunk: list[tuple[Tag, ScoreRow]] = []
-    held = 0
+    held, most = 0, FIRST_ROWS
     for tag, row in rows:
         chunk.append((tag, row))
         held += _characters(row.attempt)
-        if len(chunk) == CHUNK_ROWS or held > CHUNK_CHARACTERS:
+        if len(chunk) == most or held > CHUNK_CHARACTERS:
             yield from _judge_chunk(chunk, judges)
-            chunk, held = [], 0
+            chunk, held, most = [], 0, CHUNK_ROWS
     yield from _judge_chunk(chunk, judges)
 
 

@@ -1,5 +1,6 @@
 """A verifier's parameters: defaults, overridden by the run, overridden by a row."""
 
+import difflib
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -39,7 +40,31 @@ class Overridable(Generic[P]):
         try:
             return self._kind(**{**self._run, **row})
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
-            known = ", ".join(self._kind.model_fields) or "none"
-            raise ValueError(f"verifier.params.{key}: {first['msg']}; the parameters are: {known}") from None
+            raise ValueError(parameter_fault(self._kind, error)) from None
+
+
+def parameter_fault(kind: type[Section], error: ValidationError) -> str:
+    """One line for the first thing that is wrong with a verifier's parameters: what was found, and what to write."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    known = ", ".join(kind.model_fields) or "none"
+    if first["type"] != "extra_forbidden" or len(first["loc"]) != 1:
+        return f"verifier.params.{key}: {first['msg']}; the parameters are: {known}"
+    unknown = f"verifier.params.{key}: Extra inputs are not permitted"
+    if hint := _nearest(kind, key):
+        return f"{unknown}; {hint}; the parameters are: {known}"
+    return f"{unknown}; the parameters are: {known}"
+
+
+def _nearest(kind: type[Section], key: str) -> str:
+    """Which parameter was probably meant: one of this verifier's of nearly the name, or of another preset's."""
+    from pivotrl.verifiers.reference import related  # which imports this module
+
+    others = related(kind)
+    if key in others:
+        return f"{key} is a parameter of {others[key]}"
+    for names in (list(kind.model_fields), list(others)):
+        if near := difflib.get_close_matches(key, names, n=1, cutoff=0.6):
+            where = "" if near[0] in kind.model_fields else f", a parameter of {others[near[0]]}"
+            return f"did you mean {near[0]}{where}?"
+    return ""

@@ -5,7 +5,7 @@ import signal
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from pivotrl.verifiers.attempt import Attempt
@@ -40,10 +40,16 @@ class VerdictPool:
     `in_pool` is false, all is judged in this process, without a limit. Verdicts are the same either way.
     """
 
-    def __init__(self, config: VerifierConfig, workers: int, seconds: float):
-        """Raises ValueError where `config` names no verifier, or parameters that it does not know or that are no JSON
-        values."""
+    def __init__(
+        self, config: VerifierConfig, workers: int, seconds: float, judged: Callable[[int], object] | None = None
+    ):
+        """`judged` hears of verdicts as they come: of how many more there are.
+
+        Raises ValueError where `config` names no verifier, or parameters that it does not know or that are no JSON
+        values.
+        """
         self.verifier = build_verifier(config)
+        self._judged = judged or (lambda number: None)
         self.faults: Counter[str] = Counter()
         """How many verdicts so far were one of FAULTS, by reason."""
         self._config, self._seconds = config, seconds
@@ -62,12 +68,18 @@ class VerdictPool:
         """
         if not self.verifier.in_pool:
             found = self.verifier.verify_all(jobs)
+            self._judged(len(found))
         elif not self._workers:
-            found = [judge_one(self.verifier, *job) for job in jobs]
+            found = [self._judge_here(*job) for job in jobs]
         else:
             found = self._judge_in_workers(jobs)
         self.faults.update(v.reason for v in found if v.reason in FAULTS)
         return found
+
+    def _judge_here(self, attempt: Attempt, params: dict[str, Any] | None) -> Verdict:
+        verdict = judge_one(self.verifier, attempt, params)
+        self._judged(1)
+        return verdict
 
     def pids(self) -> list[int]:
         """The processes of the workers that there are now."""
@@ -90,7 +102,7 @@ class VerdictPool:
             raise ValueError("the pool is closed; make another")
         for child in [child for child in self._children if child.ended]:
             self._dismiss(child, kill=False)  # while it was idle
-        batch = _Batch(jobs)
+        batch = _Batch(jobs, self._judged)
         try:
             last_look = time.monotonic()
             while batch.missing:
@@ -208,8 +220,8 @@ class VerdictPool:
 class _Batch:
     """The jobs of one call of `judge`, by number, and what was found."""
 
-    def __init__(self, jobs: Sequence[Job]):
-        self.jobs = jobs
+    def __init__(self, jobs: Sequence[Job], judged: Callable[[int], object]):
+        self.jobs, self._judged = jobs, judged
         self.found: list[Any] = [None] * len(jobs)
         self.missing = len(jobs)
         self.waiting = deque(range(len(jobs)))
@@ -218,6 +230,7 @@ class _Batch:
         assert self.found[number] is None
         self.found[number] = verdict
         self.missing -= 1
+        self._judged(1)
 
 
 def _end_all(children: list[Child], selector: selectors.BaseSelector) -> None:

@@ -3,6 +3,7 @@
 python -m pivotrl.verifiers.reference docs/verifiers.md
 """
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -26,6 +27,20 @@ def parameters(name: str, preset: str) -> Section:
     held = vars(build_verifier(config)).values()
     (found,) = [value for value in held if isinstance(value, Overridable)]
     return found.default
+
+
+@functools.cache
+def related(kind: type[Section]) -> dict[str, str]:
+    """The parameters that other presets of a verifier have, where `kind` holds one preset's: the parameter's name to
+    `tool_call with preset robust`. Empty for a class of the user's."""
+    found: dict[str, str] = {}
+    for name, presets in VERIFIERS.items():
+        kinds = {preset: type(parameters(name, preset)) for preset in presets} if len(presets) > 1 else {}
+        if kind in kinds.values():
+            for preset, other in kinds.items():
+                for field in [field for field in other.model_fields if field not in kind.model_fields]:
+                    found.setdefault(field, f"{name} with preset {preset}")
+    return found
 
 
 def parameter_table() -> str:

@@ -1,10 +1,11 @@
 """The verifiers by name and preset, imported when they are asked for."""
 
+import difflib
 import importlib
-import re
 from typing import Any
 
 from pivotrl.verifiers.base import Preset, Verifier, VerifierConfig
+from pivotrl.verifiers.own import build_own
 
 VERIFIERS: dict[str, dict[Preset, str]] = {
     "tool_call": {"nemo_gym": "tool_call:ToolCallVerifier", "robust": "robust.verifier:RobustVerifier"},
@@ -26,8 +27,6 @@ VERIFIERS: dict[str, dict[Preset, str]] = {
 }
 """`module:class` below pivotrl.verifiers, for each preset that a verifier has; the first is its default."""
 
-_OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-
 
 def build_verifier(config: VerifierConfig) -> Verifier:
     """The verifier that `config` names.
@@ -35,13 +34,15 @@ def build_verifier(config: VerifierConfig) -> Verifier:
     Raises ValueError for an unknown name, a preset that it does not have, a parameter that it does not know, or a class
     of the user's that cannot be used.
     """
-    if ":" in config.name:
-        return _own_class(config.name)(config.params)
+    if ":" in config.name or config.name.endswith(".py"):
+        return build_own(config.name, config.params)
     presets = VERIFIERS.get(config.name)
     if presets is None:
+        near = difflib.get_close_matches(config.name, VERIFIERS, n=1, cutoff=0.6)
         raise ValueError(
-            f"verifier.name: {config.name!r} is not a verifier; write one of {', '.join(VERIFIERS)}, or your own as "
-            "my_package.module:MyVerifier"
+            f"verifier.name: {config.name!r} is not a verifier; "
+            + (f"did you mean {near[0]}? " if near else "")
+            + f"write one of {', '.join(VERIFIERS)}, or your own as my_package.module:MyVerifier"
         )
     preset = config.preset or next(iter(presets))
     if preset not in presets:
@@ -74,23 +75,3 @@ def row_config(run: VerifierConfig, row: dict[str, Any]) -> VerifierConfig:
 def _preset_of(config: VerifierConfig) -> Preset | None:
     """The preset that a section means; None for a class of the user's."""
     return config.preset or next(iter(VERIFIERS.get(config.name, ())), None)
-
-
-def _own_class(name: str) -> type[Verifier]:
-    """The user's class, imported by the name that the run's configuration gives."""
-    if not _OWN.fullmatch(name):
-        raise ValueError(f"verifier.name: {name!r} is not of the form my_package.module:MyVerifier")
-    module, attribute = name.split(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        raise ValueError(
-            f"verifier.name: {name!r} cannot be imported ({error}); install its package, or set PYTHONPATH"
-        ) from None
-    except AttributeError:
-        raise ValueError(f"verifier.name: the module {module} has no {attribute!r}") from None
-    except Exception as error:  # the user's module may fail in any way
-        raise ValueError(f"verifier.name: importing {module} fails: {type(error).__name__}: {error}") from None
-    if not (isinstance(found, type) and issubclass(found, Verifier)):
-        raise ValueError(f"verifier.name: {name!r} is not a subclass of pivotrl.verifiers.base.Verifier")
-    return found

@@ -22,12 +22,15 @@ from pivotrl.trajectories.tools import normalise_tools
 from pivotrl.trajectories.turns import TurnReader
 from pivotrl.verifiers.attempt import Attempt, Item
 from pivotrl.verifiers.base import VerifierConfig
+from pivotrl.verifiers.output import is_chat_message, output_items
 from pivotrl.verifiers.registry import VERIFIERS, row_config
 
 RowId = str | int | float
 Parse = Callable[[str, list[Tool]], list[Item]]
 """A raw completion and the turn's tools to output items (`pivotrl.rollout.parsing.ActionParser.parse`)."""
 MODELS_KEYS = ("response", "text")
+TRAJECTORY_KEYS = ("messages", "trajectory", "history", "steps", "conversations", "traj")
+"""Keys that hold a whole trajectory, in one format or another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,33 +114,6 @@ class TurnRows:
         return ScoreRow(turn.id, Place.parse(turn.source), config, params, attempt)
 
 
-def output_items(response: list[Any]) -> list[Item]:
-    """A model's output items in the form that verifiers read: a message's content is a string.
-
-    What is no object is left out, and so is a message without any text part, or of another role than the assistant's,
-    which for NeMo-Gym is none. Several text parts stand on lines of their own, as NeMo-Gym's terminal verifier has
-    them. Of an item that nests too deeply to be handed on, the plain values are kept.
-    """
-    items = []
-    for item in response:
-        if not isinstance(item, dict):
-            continue
-        if item.get("type") == "message" and item.get("role", "assistant") != "assistant":
-            continue
-        if item.get("type") == "message" and isinstance(item.get("content"), list):
-            parts = [part.get("text") for part in item["content"] if isinstance(part, dict)]
-            texts = [part for part in parts if isinstance(part, str)]
-            if not texts:
-                continue
-            item = item | {"content": "\n".join(texts)}
-        try:
-            check_depth(item, "item")
-        except RowFault:
-            item = {key: value for key, value in item.items() if not isinstance(value, dict | list)}
-        items.append(item)
-    return items
-
-
 def _identity(row: dict[str, Any], index: int) -> RowId:
     turn = row.get("turn")
     identity = row.get("id", turn.get("id") if isinstance(turn, dict) else None)
@@ -165,11 +141,12 @@ def _expert(row: dict[str, Any]) -> Action:
             action = {"arguments": "{}"} | action
         return check_action(action)
     if answer is None:
-        raise RowFault(
-            "no_expected_action",
-            f"keys {excerpt(sorted(row))}",
-            "write the expert's action as expected_action, or its text as expected_answer",
-        )
+        write = "write the expert's action as expected_action, or its text as expected_answer"
+        if any(isinstance(row.get(key), list) for key in TRAJECTORY_KEYS):
+            write = (
+                f"whole trajectories go to --audit --trajectories FILE, without --rows; for a row of one turn, {write}"
+            )
+        raise RowFault("no_expected_action", f"keys {excerpt(sorted(row))}", write)
     return check_action({"type": "message", "content": answer})
 
 
@@ -185,18 +162,26 @@ def _history(row: dict[str, Any]) -> tuple[list[Tool], list[Message]]:
 def _answer(row: dict[str, Any], tools: list[Tool], parse: Parse) -> tuple[list[Item], str | None]:
     """What the model did, as items, and the completion as it was written where the row has it."""
     response, text = (row.get(key) for key in MODELS_KEYS)
-    if isinstance(response, dict):
-        response = response.get("output")
+    if response is not None and text is not None:
+        raise RowFault(
+            "both_given",
+            f"response is {excerpt(response)} and text is {excerpt(text)}",
+            "write one of them: response where the output is parsed, text where it is as the model wrote it",
+        )
     if text is not None and not isinstance(text, str):
         raise RowFault("bad_text", f"text is {excerpt(text)}", "write the raw completion as a string")
-    if isinstance(response, list):
-        return output_items(response), text
-    if row.get("response") is None and text is not None:
+    if text is not None:
         return parse(text, tools), text
+    if isinstance(response, dict):
+        response = [response] if is_chat_message(response) else response.get("output")
+    if isinstance(response, list):
+        return output_items(response), None
+    given = row.get("response")
     raise RowFault(
         "no_answer",
-        f"response is {excerpt(row.get('response'))}",
-        "write response, a list of Responses-API output items, or text, a raw completion",
+        "neither response nor text" if given is None else f"response is {excerpt(given)}",
+        "write what a model did there: response, a list of Responses-API output items or a chat message, or text, a "
+        "raw completion; rows of data have neither, and --audit needs none",
     )
 
 

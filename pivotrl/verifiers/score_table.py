@@ -6,6 +6,7 @@ from typing import Any
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.verifiers.audit import PROBES, Probe
 from pivotrl.verifiers.base import Verdict
+from pivotrl.verifiers.pool import FAULTS
 from pivotrl.verifiers.rows import BadRow, RowId
 
 BREAKS_SHOWN = 20
@@ -54,6 +55,33 @@ class ReasonTable:
             for reason, count in self._counts.most_common()
         ]
         return [head, *body, _line("all", self.rows, 1.0, self._rewards.total() / self.rows)]
+
+
+class FaultLines:
+    """Verdicts that the verifier failed to give, counted by reason, each with the first one's words."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.counts: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def add(self, verdict: Verdict) -> None:
+        self.rows += 1
+        if verdict.reason in FAULTS:
+            self.counts[verdict.reason] += 1
+            self._first.setdefault(verdict.reason, verdict.detail)
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there are rows, and no verdict on any of them."""
+        return self.rows == self.counts.total() > 0
+
+    def lines(self, unit: str) -> list[str]:
+        """A line for each kind of failure."""
+        return [
+            f"{reason}: {count:,} of {self.rows:,} {unit}; the first: {self._first[reason] or 'no detail'}"
+            for reason, count in self.counts.most_common()
+        ]
 
 
 class ProbeTable:

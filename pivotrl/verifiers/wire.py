@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Verdict, Verifier
+from pivotrl.verifiers.raised import place_of
 
 LONGEST_DETAIL = 1000
 """Characters of a verdict's detail that are kept: it is one line for a person."""
@@ -73,9 +74,9 @@ def judge_one(verifier: Verifier, attempt: Attempt, params: dict[str, Any] | Non
         verdict = verifier.verify(attempt, params)
     except ValueError as error:
         _check_params(verifier, attempt, params)
-        return _fault(error)
+        return _fault(verifier, error)
     except (Exception, SystemExit) as error:  # the verifier's bug, and one of many jobs: it is counted, not fatal
-        return _fault(error)
+        return _fault(verifier, error)
     reward, reason, detail = (getattr(verdict, name, None) for name in ("reward", "reason", "detail"))
     if not (isinstance(reward, int | float) and math.isfinite(reward) and 0 <= reward <= 1):
         return Verdict(0.0, "verifier_error", f"a reward in [0, 1] was due, not {ascii(verdict)[:200]}")
@@ -96,5 +97,8 @@ def _check_params(verifier: Verifier, attempt: Attempt, params: dict[str, Any] |
         return
 
 
-def _fault(error: BaseException) -> Verdict:
-    return Verdict(0.0, "verifier_error", f"{type(error).__name__}: {ascii(str(error))[1:201]}")
+def _fault(verifier: Verifier, error: BaseException) -> Verdict:
+    """`KeyError: 'name' (mine.py:12)`."""
+    place = place_of(error, type(verifier).__module__)
+    said = f"{type(error).__name__}: {ascii(str(error))[1:-1][:200]}"
+    return Verdict(0.0, "verifier_error", f"{said} ({place})" if place else said)

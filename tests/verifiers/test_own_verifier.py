@@ -1,6 +1,5 @@
 """`verifier: my_package.module:MyVerifier`: the user's own class, in the command, in workers and in a run's file."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,14 +7,17 @@ import sys
 import pytest
 
 from pivotrl.config import parse_config
+from pivotrl.verifiers import judges, scoring
 from pivotrl.verifiers.base import VerifierConfig
 from pivotrl.verifiers.judges import Judges
 from pivotrl.verifiers.registry import build_verifier, row_config
 from pivotrl.verifiers.rows import RowReader
+from pivotrl.verifiers.score_files import Outputs
 from tests.verifiers.test_score import COMMAND, RIGHT, WRONG, read, write
 
 SOURCE = """
 import os
+from pivotrl.schema import Section
 from pivotrl.verifiers.base import Verdict, Verifier
 
 NOT_A_CLASS = 5
@@ -44,6 +46,36 @@ class Alone(Mine):
 
     def close(self):
         print("closed")
+"""
+SOURCE += """
+class NoVerify(Verifier):
+    pass
+
+class NoInit(Verifier):
+    def verify(self, attempt, params=None):
+        return Verdict(1.0, "yes")
+
+class OddInit(NoInit):
+    def __init__(self, a, b):
+        pass
+
+class OddVerify(Verifier):
+    def __init__(self, params):
+        pass
+
+    def verify(self, attempt):
+        return Verdict(1.0, "yes")
+
+class Raises(NoInit):
+    def __init__(self, params):
+        self.tools = params["tools"]
+
+class Settings(Section):
+    unit: str
+
+class Pydantic(NoInit):
+    def __init__(self, params):
+        Settings(**params)
 """
 NAME = "own_package_of_a_test.inner.module"
 
@@ -99,11 +131,21 @@ def test_it_is_found_in_the_current_folder(tmp_path, package):
         ("own_package_of_a_test.other:Mine", "cannot be imported"),
         ("no_such_package_at_all:Mine", "install its package, or set PYTHONPATH"),
         (f"{NAME}:", "is not of the form my_package.module:MyVerifier"),
-        ("a/b.py:Mine", "is not of the form my_package.module:MyVerifier"),
+        ("a/b.py:Mine", "names a file; write the module and the class, b:Mine, and set PYTHONPATH=a"),
+        ("b.py:Mine", "names a file; write the module and the class, b:Mine, and set PYTHONPATH=."),
+        ("/x/b.py", "names a file; write the module and the class, b:MyVerifier, and set PYTHONPATH=/x"),
+        ("a/b:Mine", "is not of the form my_package.module:MyVerifier"),
+        ("tool_cal", "did you mean tool_call? write one of tool_call,"),
+        (f"{NAME}:NoVerify", "has no verify; write def verify(self, attempt, params=None)"),
+        (f"{NAME}:NoInit", "(it has no __init__); write def __init__(self, params: dict[str, Any])"),
+        (f"{NAME}:OddInit", "(it has __init__(self, a, b)); write def __init__(self, params: dict[str, Any])"),
+        (f"{NAME}:OddVerify", "(it has verify(self, attempt)); write def verify(self, attempt, params=None)"),
+        (f"{NAME}:Raises", "its __init__ raises KeyError: 'tools' (module.py:53); repair it there"),
+        (f"{NAME}:Pydantic", "verifier.params: 1 validation error"),
     ],
 )
 def test_what_is_wrong_with_a_name_is_said(importable, name, says):
-    with pytest.raises(ValueError, match=r"verifier\.name") as error:
+    with pytest.raises(ValueError, match=r"verifier\.(name|params)") as error:
         build_verifier(VerifierConfig(name=name))
     assert says in str(error.value) and "\n" not in str(error.value)
 
@@ -139,8 +181,8 @@ def test_a_row_names_it_only_where_the_run_does(tmp_path, package, importable):
 def test_one_that_may_not_run_in_a_worker_runs_here(tmp_path, importable):
     run = VerifierConfig(name=f"{NAME}:Alone", workers=1)
     write(tmp_path / "in.jsonl", RIGHT)
-    with Judges(run) as judges:
-        (verdict,) = judges.judge(list(RowReader(tmp_path / "in.jsonl", run, lambda text, tools: [])))
+    with Judges(run) as pools:
+        (verdict,) = pools.judge(list(RowReader(tmp_path / "in.jsonl", run, lambda text, tools: [])))
     assert verdict.reward == 1 and verdict.detail == str(os.getpid())
 
 
@@ -149,13 +191,51 @@ def test_what_one_cost_is_said_and_it_is_closed(tmp_path, package):
     assert done.stdout.splitlines()[-2:] == [f"{NAME}:Alone: questions 3, price 0.5", "closed"]
 
 
-def test_one_that_raises_costs_its_row_and_is_counted(tmp_path, package):
-    (package / "buggy.py").write_text(
-        "from pivotrl.verifiers.base import Verdict, Verifier\nclass Buggy(Verifier):\n"
-        "    def __init__(self, params): pass\n"
-        "    def verify(self, attempt, params=None): return Verdict(1.0, attempt.items[0]['name'])\n"
-    )
-    done = score(tmp_path, "buggy:Buggy", [RIGHT, WRONG], "--workers", 1, path=package)
-    assert done.returncode == 0 and "verifier_error" in done.stdout
+BUGGY = """
+import json
+from pivotrl.verifiers.base import Verdict, Verifier
+
+class Buggy(Verifier):
+    def __init__(self, params): pass
+    def verify(self, attempt, params=None):
+        return Verdict(1.0, attempt.items[0]["name"])
+
+class Deep(Buggy):
+    def verify(self, attempt, params=None):
+        return json.loads("{" + "x" * 300)
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_one_that_raises_costs_its_row_and_is_counted(tmp_path, package, workers):
+    (package / "buggy.py").write_text(BUGGY)
+    done = score(tmp_path, "buggy:Buggy", [RIGHT, WRONG], "--workers", workers, path=package)
+    assert done.returncode == 0, "a verdict was given"
     assert [row["reason"] for row in read(tmp_path / "out.jsonl")] == ["f", "verifier_error"]
-    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])["detail"].startswith("KeyError")
+    assert read(tmp_path / "out.jsonl")[1]["detail"] == "KeyError: 'name' (buggy.py:8)"
+    assert done.stdout.splitlines()[-1] == "verifier_error: 1 of 2 rows; the first: KeyError: 'name' (buggy.py:8)"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_one_that_raises_on_every_row_is_a_failure(tmp_path, package, workers):
+    (package / "buggy.py").write_text(BUGGY)
+    done = score(tmp_path, "buggy:Deep", [RIGHT, WRONG], "--workers", workers, path=package)
+    assert done.returncode == 1, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("verifier_error: 2 of 2 rows; the first: JSONDecodeError: Expecting property name")
+    assert "(buggy.py:12, in decoder.py:" in last
+    done = score(tmp_path, "buggy:Deep", [RIGHT, WRONG], "--workers", workers, "--audit", path=package)
+    assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("verifier_error: 16 of 16 probes; ")
+
+
+def test_an_audit_of_one_that_never_answers_is_stopped(tmp_path, monkeypatch):
+    (tmp_path / "stuck_in_a_test.py").write_text(BUGGY.replace("return json.loads(", "while True: ("))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in (judges, scoring):
+        monkeypatch.setattr(module, "FIRST_ROWS", 3)
+    run = VerifierConfig(name="stuck_in_a_test:Deep", workers=1, seconds=0.1)
+    rows, said = RowReader(write(tmp_path / "in.jsonl", *[RIGHT] * 500), run, None), []
+    assert not scoring.score_audit(rows, run, Outputs(None, []), say=said.append)
+    lines = said[0].splitlines()
+    assert lines[-2] == "time_limit: 3 of 3 probes; the first: no verdict in 0.1 s"
+    assert lines[-1].startswith("stopped: the first 3 probes all ran into the time limit of 0.1 s")

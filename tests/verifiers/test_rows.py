@@ -6,6 +6,7 @@ from pivotrl.verifiers.base import VerifierConfig
 from pivotrl.verifiers.rows import BadRow, RowReader, ScoreRow, output_items
 
 CALL = {"type": "function_call", "name": "f", "arguments": '{"a": 1}'}
+FUNCTION = {"name": "f", "arguments": '{"a": 1}'}
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True, "description": None}
 
 
@@ -29,9 +30,9 @@ def reason(tmp_path, row):
 
 def test_a_row_becomes_an_attempt(tmp_path):
     request = {"input": [{"role": "user", "content": "Hi"}], "tools": [TOOL]}
-    row = one(tmp_path, response=[CALL], responses_create_params=request, metadata={"harness": "x"}, text="raw")
+    row = one(tmp_path, response=[CALL], responses_create_params=request, metadata={"harness": "x"})
     attempt = row.attempt
-    assert (attempt.expert, attempt.items, attempt.text) == (CALL, [CALL], "raw")
+    assert (attempt.expert, attempt.items, attempt.text) == (CALL, [CALL], None)
     assert attempt.messages == [{"role": "user", "content": "Hi"}]
     assert attempt.tools == [
         {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}
@@ -97,6 +98,58 @@ def test_responses_are_read_in_every_form():
     ]
 
 
+SAID = {"type": "message", "content": "ok"}
+
+
+@pytest.mark.parametrize(
+    "message, items",
+    [
+        ({"content": None, "tool_calls": [{"id": "1", "type": "function", "function": FUNCTION}]}, [CALL]),
+        ({"content": "ok", "tool_calls": [{"function": FUNCTION}, {"function": FUNCTION}]}, [SAID, CALL, CALL]),
+        ({"content": " ", "tool_calls": [{"function": {**FUNCTION, "arguments": {"a": 1}}}]}, [CALL]),
+        ({"content": None, "function_call": FUNCTION}, [CALL]),
+        ({"content": [{"type": "text", "text": "ok"}], "tool_calls": None}, [SAID]),
+        ({"content": ""}, [{"type": "message", "content": ""}]),
+        ({"content": None}, []),
+        ({}, []),
+        ({"content": 5, "tool_calls": 5}, []),
+        ({"tool_calls": [5, {"function": "f"}, {"function": {}}]}, [{"type": "function_call"}] * 3),
+        ({"type": "message", "content": "ok", "tool_calls": [{"function": FUNCTION}]}, None),
+        ({"type": None, "content": "ok"}, None),
+    ],
+)
+def test_a_chat_message_is_what_it_says_and_calls(tmp_path, message, items):
+    message = {"role": "assistant", **message}
+    expected = [message] if items is None else items
+    assert one(tmp_path, response=[message]).attempt.items == expected
+    assert one(tmp_path, response=[5, message, CALL]).attempt.items == [*expected, CALL]
+    if items is not None:
+        assert one(tmp_path, response=message).attempt.items == expected
+
+
+def test_a_chat_messages_arguments_may_nest_at_will():
+    deep = {}
+    for _ in range(500):
+        deep = {"a": deep}
+    call = {"function": {"name": "f", "arguments": deep}}
+    assert output_items([{"role": "assistant", "tool_calls": [call], "x": deep}]) == [
+        {"type": "function_call", "name": "f"}
+    ]
+
+
+@pytest.mark.parametrize(
+    "row, write",
+    [
+        ({"expected_action": CALL}, "--audit needs none"),
+        ({"messages": [{"role": "user", "content": "Hi"}]}, "whole trajectories go to --audit --trajectories FILE"),
+        ({"response": []}, "write the expert's action"),
+    ],
+)
+def test_what_to_write_instead(tmp_path, row, write):
+    (found,) = read(tmp_path, row)
+    assert found.rejected.write.startswith(write) or found.rejected.write.endswith(write)
+
+
 def test_a_response_object_is_its_output(tmp_path):
     assert one(tmp_path, response={"output": [CALL], "id": "resp_1"}).attempt.items == [CALL]
 
@@ -126,7 +179,8 @@ def test_what_a_model_wrote_makes_no_row_bad(tmp_path, item):
         ({"expected_answer": 42, "response": []}, "not_text"),
         ({"expected_action": CALL}, "no_answer"),
         ({"expected_action": CALL, "response": "f()"}, "no_answer"),
-        ({"expected_action": CALL, "response": "f()", "text": "x"}, "no_answer"),
+        ({"expected_action": CALL, "response": "f()", "text": "x"}, "both_given"),
+        ({"expected_action": CALL, "response": [], "text": ""}, "both_given"),
         ({"expected_action": CALL, "response": {"choices": []}}, "no_answer"),
         ({"expected_action": CALL, "text": 5}, "bad_text"),
         ({"expected_action": CALL, "response": [], "id": [1]}, "bad_id"),

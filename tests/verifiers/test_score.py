@@ -2,6 +2,7 @@
 
 import errno
 import importlib.util
+import io
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pivotrl.verifiers.base import VerifierConfig
+from pivotrl.verifiers.progress import Progress
 from pivotrl.verifiers.rows import RowReader
 from pivotrl.verifiers.score_files import Outputs
 from pivotrl.verifiers.scoring import score
@@ -198,6 +200,7 @@ def test_mistakes_are_one_line_and_leave_the_old_result(monkeypatch, tmp_path, c
     "arguments, says",
     [
         (["--verifier", "exact", "--out", "o"], "--rows is missing"),
+        (["--verifier", "exact", "--audit"], "--audit needs --rows IN.jsonl, or --trajectories FILE"),
         (["--verifier", "exact", "--rows", "r"], "--out is missing"),
         (
             ["--verifier", "exact", "--rows", "r", "--out", "o", "--trajectories", "t"],
@@ -286,7 +289,7 @@ def test_a_signal_ends_it_without_leavings(tmp_path, number):
 
 def test_rows_are_streamed(tmp_path):
     """At most two chunks are held, however many rows there are; long rows make short chunks."""
-    rows = write(tmp_path / "in.jsonl", {**RIGHT, "text": "x" * 200_000})
+    rows = write(tmp_path / "in.jsonl", {"expected_action": CALL, "text": "x" * 200_000})
     (row,) = RowReader(rows, VerifierConfig(), lambda text, tools: [])
     written = tmp_path / "out.jsonl.tmp"
     most = 0
@@ -323,4 +326,73 @@ def test_an_unknown_parser_is_named(monkeypatch, tmp_path, capsys):
     rows = write(tmp_path / "in.jsonl", {"expected_action": CALL, "text": "hi"})
     words = ["--verifier", "tool_call", "--rows", rows, "--out", tmp_path / "o", "--tool-parser", "hermess"]
     assert call_command(monkeypatch, *words) == 2
-    assert "score: --tool-parser is 'hermess'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("score: --tool-parser is 'hermess'") and "; did you mean hermes" in said, said
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["message=similar"], "message is a parameter of tool_call with preset robust; the parameters are: word_count"),
+        (["alow_subset=true"], "did you mean allow_subset?; the parameters are"),
+        (["mesage=similar"], "did you mean message, a parameter of tool_call with preset robust?"),
+        (["zzz=1"], "verifier.params.zzz: Extra inputs are not permitted; the parameters are"),
+    ],
+)
+def test_an_unknown_parameter_is_named_with_the_one_that_was_meant(monkeypatch, tmp_path, capsys, arguments, says):
+    rows = write(tmp_path / "in.jsonl", RIGHT)
+    words = ["--verifier", "tool_call", "--rows", rows, "--out", tmp_path / "o", "--param", *arguments]
+    assert call_command(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1
+
+
+def test_loading_the_parsers_is_no_time_of_judging(tmp_path):
+    class Slow:
+        seconds_to_load = 0.0
+
+        def __call__(self, text, tools):
+            time.sleep(0.3)
+            self.seconds_to_load = 0.3
+            return [MESSAGE]
+
+    rows = write(tmp_path / "in.jsonl", {"expected_action": MESSAGE, "text": "hello"})
+    run_section, parser, said = VerifierConfig(workers=0), Slow(), []
+    outputs = Outputs(str(tmp_path / "out.jsonl"), [])
+    assert score(RowReader(rows, run_section, parser), run_section, outputs, say=said.append, parser=parser)
+    (line,) = [line for line in said[0].splitlines() if line.startswith("1 rows in ")]
+    assert line.startswith("1 rows in 0.0 s: ") and line.endswith(" rows/s (beside 0.3 s to load vLLM's parsers)")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_said_while_a_verdict_takes_long():
+    stream = io.StringIO()
+    with Progress("rows", stream, every=0.05) as progress:
+        progress.add(3)
+        time.sleep(0.4)
+        progress.add(1)
+        time.sleep(0.4)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "judged 3 rows in 0 s" and lines[-1].startswith("judged 4 rows in ") and len(lines) > 4
+
+
+def test_on_a_terminal_one_line_is_written_over_and_cleared(monkeypatch):
+    monkeypatch.setattr("pivotrl.verifiers.progress.QUIET_SECONDS", 0.05)
+    stream = Terminal()
+    with Progress("probes", stream, every=0.05):
+        time.sleep(0.4)
+    assert "\n" not in stream.getvalue() and stream.getvalue().endswith("\r" + " " * 22 + "\r")
+    stream.close()
+    with Progress("probes", stream, every=0.05) as progress:
+        time.sleep(0.2)
+        progress.add(1)
+
+
+def test_a_quick_run_says_nothing_on_standard_error(monkeypatch, tmp_path, capsys):
+    rows = write(tmp_path / "in.jsonl", RIGHT)
+    assert call_command(monkeypatch, "--verifier", "exact", "--rows", rows, "--out", tmp_path / "o") == 0
+    assert capsys.readouterr().err == ""
