@@ -30,6 +30,7 @@ PROBES = {
     "all_tools": "every tool called once, the expert's among them",
     "surplus": "the expert's action before, and among, 20 further calls",
     "prompt_copy": "the last message of the history, said again",
+    "half_closed": "the expert's call, in a completion that never closes its <tool_call>",
 }
 SURPLUS_CALLS = 20
 PROMISE = "I will do that now."
@@ -46,6 +47,8 @@ class Probe(NamedTuple):
     items: list[Item]
     allowed: float
     """The reward that the expert's action earns, and that another one earns at most."""
+    text: str | None = None
+    """The completion that the items were found in, where the probe has one."""
 
     def holds(self, verdict: Verdict) -> bool:
         right = verdict.reward == 1 if self.name == "expert" else verdict.reward <= self.allowed + 1e-9
@@ -96,6 +99,8 @@ def probes_of(attempt: Attempt, seed: object, donors: Donors) -> Iterator[Probe]
             given = _call_forms(items)
             shared = (calls & given).total()
             yield Probe(name, items, 2 * shared / max(calls.total() + given.total(), 1))
+    if calls:
+        yield Probe("half_closed", expert, 0.0, _half_closed(expert))
 
 
 def _candidates(attempt: Attempt, seed: object, donors: Donors) -> Iterator[tuple[str, list[Item]]]:
@@ -118,6 +123,12 @@ def _candidates(attempt: Attempt, seed: object, donors: Donors) -> Iterator[tupl
         yield "surplus", [*others[: SURPLUS_CALLS // 2], *items_of(expert), *others[SURPLUS_CALLS // 2 :]]
     if attempt.messages and attempt.messages[-1]["content"].strip():
         yield "prompt_copy", [_message(attempt.messages[-1]["content"])]
+
+
+def _half_closed(calls: list[Item]) -> str:
+    """Hermes's markup of calls, the last one without its end: vLLM's parser finds the call all the same."""
+    bodies = [f'{{"name": {json.dumps(call["name"])}, "arguments": {call["arguments"]}}}' for call in calls]
+    return "\n</tool_call>\n".join(f"<tool_call>\n{body}" for body in bodies)
 
 
 def _says_nothing(call: Action, tools: list[Tool]) -> bool:
@@ -189,7 +200,7 @@ def _other(entries: list[tuple[str, Action]], action: Action, seed: object) -> A
 
 
 def _attempted(row: ScoreRow, probe: Probe) -> ScoreRow:
-    return replace(row, attempt=replace(row.attempt, items=probe.items, text=None))
+    return replace(row, attempt=replace(row.attempt, items=probe.items, text=probe.text))
 
 
 def _tool_names(attempt: Attempt) -> list[str]:

@@ -72,6 +72,7 @@ def score_audit(rows: Rows, run: VerifierConfig, outputs: Outputs, say: Callable
                     "reason": verdict.reason,
                     "detail": verdict.detail,
                     "response": probe.items,
+                    "text": probe.text,
                 }
                 if faults.rows == FIRST_ROWS == faults.counts["time_limit"]:
                     stopped = True

@@ -8,6 +8,7 @@ from pivotrl.trajectories.ids import stable_hash
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.audit import PROBES, Donors, normal_form, probes_of
 from pivotrl.verifiers.base import VerifierConfig
+from pivotrl.verifiers.robust.wellformed import format_fault
 from pivotrl.verifiers.rows import RowReader, TurnRows
 from pivotrl.verifiers.score_files import Outputs
 from pivotrl.verifiers.scoring import score_audit
@@ -45,17 +46,17 @@ def audit(tmp_path, rows, **config):
 
 
 def test_nemo_gyms_loopholes_are_found(tmp_path):
-    assert audit(tmp_path, CALLS, name="tool_call") == {"all_tools", "surplus"}
+    assert audit(tmp_path, CALLS, name="tool_call") == {"all_tools", "surplus", "half_closed"}
     found = audit(tmp_path, MESSAGES, name="tool_call")
     assert found == {"other_row", "same_tool", "empty", "message_only", "prompt_copy"}
 
 
 def test_a_strict_verifier_and_one_that_grades_both_hold(tmp_path):
-    assert audit(tmp_path, CALLS + MESSAGES, name="exact") == set()
+    assert audit(tmp_path, CALLS + MESSAGES, name="exact") == {"half_closed"}, "it reads what the parser found"
     graded = {"parallel_tool_call_reward_mode": "f1", "allow_subset": True, "allow_superset": True}
     pair = row({"type": "function_call_batch", "calls": [call("get", id="A-7"), call("ping", times=4)]})
     counted = {"parallel_tool_call_rewarding": True, **graded}
-    assert audit(tmp_path, [*CALLS, pair], name="tool_call", params=counted) == set()
+    assert audit(tmp_path, [*CALLS, pair], name="tool_call", params=counted) == {"half_closed"}
 
 
 def test_robust_holds_where_the_expert_calls(tmp_path):
@@ -69,8 +70,12 @@ def test_robust_holds_where_the_expert_calls(tmp_path):
         ("return Verdict(0.0, 'never')", {"expert"}),
         ("return Verdict(1.0, 'always')", set(PROBES) - {"expert"}),
         ("return Verdict(float(bool(attempt.items)), 'any')", set(PROBES) - {"expert"}),
-        ("return Verdict(float(attempt.items[0] == attempt.expert), 'first')", {"empty", "all_tools", "surplus"}),
-        ("return Verdict(0.5 * (attempt.items == [attempt.expert]), 'half')", {"expert"}),
+        (
+            "return Verdict(float(attempt.items[0] == attempt.expert), 'first')",
+            {"empty", "all_tools", "surplus", "half_closed"},
+        ),
+        ("return Verdict(0.5 * (attempt.items == [attempt.expert]), 'half')", {"expert", "half_closed"}),
+        ("return Verdict(float(attempt.items == [attempt.expert] and not attempt.text), 'closed')", set()),
         (
             "return Verdict(float('name' not in attempt.items[0]), 'talk')",
             {"expert", "empty", "message_only", "prompt_copy"},
@@ -78,7 +83,7 @@ def test_robust_holds_where_the_expert_calls(tmp_path):
         (
             "names = [item.get('name') for item in attempt.items]\n"
             "        return Verdict(float(names == [attempt.expert['name']]), 'name')",
-            {"other_row", "same_tool", "no_arguments"},
+            {"other_row", "same_tool", "no_arguments", "half_closed"},
         ),
     ],
 )
@@ -114,6 +119,16 @@ def test_probes_of_a_call():
     assert allowed.pop("expert") == 1 and set(allowed.values()) == {0}
 
 
+def test_a_half_closed_call_is_one_for_the_parser_and_none_for_robust():
+    one, other = call("get", id="A-1"), call("ping", times=2)
+    (probe,) = probes({"type": "function_call_batch", "calls": [one, other]})["half_closed"]
+    assert probe.items == [one, other] and probe.allowed == 0
+    assert probe.text.count("<tool_call>") == 2 and probe.text.count("</tool_call>") == 1
+    assert format_fault(Attempt(one, probe.items, probe.text)).reason == "format"
+    assert format_fault(Attempt(one, probe.items, probe.text + "\n</tool_call>")) is None
+    assert "half_closed" not in probes(said("It is lost."))
+
+
 def said(text):
     return {"type": "message", "content": text}
 
@@ -134,7 +149,7 @@ def test_probes_without_tools_or_other_rows():
     found = probes(said("42"), tools=[], messages=[])
     assert set(found) == {"expert", "empty", "message_only"}
     found = probes(call("get", id="A-1"), tools=[], messages=[])
-    assert set(found) == {"expert", "empty", "message_only", "no_arguments", "surplus"}
+    assert set(found) == {"expert", "empty", "message_only", "no_arguments", "surplus", "half_closed"}
     assert len(found["surplus"][0].items) == 21
 
 
@@ -163,27 +178,28 @@ def test_the_command_prints_the_probes_and_the_rows_that_break(monkeypatch, tmp_
     assert call_command(monkeypatch, "--verifier", "tool_call", "--audit", "--rows", rows) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:5] == ["expert", "7", "1.000", "1.000", "0"]
-    table = {line.split()[0]: line.split()[1:5] for line in lines[1:10]}
+    table = {line.split()[0]: line.split()[1:5] for line in lines[1:11]}
     assert table["surplus"] == ["14", "1.000", "0.091", "14"] and table["empty"] == ["21", "0.000", "0.000", "0"]
-    assert lines[11] == "21 of 83 probes break; 20 of them, by row, probe, reward and reason:"
-    assert lines[12].split() == ["0", "all_tools", "1.000", "call_matches"]
-    assert len(lines) == 12 + 20 + 2
+    assert lines[12] == "28 of 90 probes break; 20 of them, by row, probe, reward and reason:"
+    assert lines[13].split() == ["0", "all_tools", "1.000", "call_matches"]
+    assert len(lines) == 13 + 20 + 2
     assert lines[-1].startswith("rejected 1 rows (malformed_json 1): in.jsonl line 8: malformed_json")
-    assert call_command(monkeypatch, "--verifier", "exact", "--audit", "--rows", rows) == 0
+    words = ["--verifier", "tool_call", "--preset", "robust", "--audit", "--rows", rows]
+    assert call_command(monkeypatch, *words) == 0
     assert "all hold" in capsys.readouterr().out
 
 
 def test_trajectory_files_are_audited_turn_by_turn(monkeypatch, tmp_path, capsys):
     path = write_rows(tmp_path / "mine.jsonl", [chat_row("a"), chat_row("b"), "{"])
     out = tmp_path / "out.jsonl"
-    assert call_command(monkeypatch, "--verifier", "exact", "--audit", "--trajectories", path, "--out", out) == 0
+    assert call_command(monkeypatch, "--verifier", "exact", "--audit", "--trajectories", path, "--out", out) == 1
     assert {row["id"] for row in read(out)} == {f"mine:{name}/{turn}" for name in "ab" for turn in (0, 1)}
     assert [row["row"] for row in read(tmp_path / "out.rejected.jsonl")] == ["line 3"]
 
 
 def test_rows_of_pivots_are_audited(tmp_path):
     turn = {"id": "x:1/0", "messages": HISTORY, "tools": TOOLS, "expert": call("get", id="A-1"), "verifier": {}}
-    assert audit(tmp_path, [{"turn": turn}, *CALLS], name="exact") == set()
+    assert audit(tmp_path, [{"turn": turn}, *CALLS], name="tool_call", preset="robust") == set()
 
 
 def test_a_turn_that_names_an_unknown_verifier_is_rejected(tmp_path):

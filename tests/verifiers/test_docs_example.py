@@ -5,13 +5,17 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pivotrl.verifiers import number, reference
+from pivotrl.verifiers.audit import items_of
+from pivotrl.verifiers.base import VerifierConfig
 from pivotrl.verifiers.comparators import comparator
-from pivotrl.verifiers.registry import VERIFIERS
+from pivotrl.verifiers.registry import VERIFIERS, build_verifier
+from pivotrl.verifiers.rows import RowReader
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "verifiers.md").read_text(encoding="utf-8")
@@ -78,15 +82,34 @@ def test_a_command_prints_what_the_page_shows(tmp_path, command, code, shown):
     assert [line for line in shown.splitlines() if words(line) not in printed] == [], done.stdout
 
 
+CODE = [text for kind, text in BLOCKS if kind == "python"]
+
+
 def test_the_code_on_the_page_is_the_examples():
     example = ast.parse((REPOSITORY / "docs" / "examples" / "pipetting.py").read_text())
-    classes = {node.name: node for node in example.body if isinstance(node, ast.ClassDef)}
-    shown = [ast.parse(text).body[0] for kind, text in BLOCKS if kind == "python"]
-    assert [node.name for node in shown] == ["FirstTry", "PipettingVerifier"]
-    for node in shown:
-        (method,) = node.body
-        methods = {inner.name: inner for inner in classes[node.name].body if isinstance(inner, ast.FunctionDef)}
-        assert ast.unparse(method) == ast.unparse(methods[method.name])
+    shown = [node for text in CODE for node in ast.parse(text).body]
+    assert {ast.unparse(node) for node in shown if isinstance(node, ast.ClassDef)} == {
+        ast.unparse(node) for node in example.body if isinstance(node, ast.ClassDef)
+    }
+    rest = {ast.unparse(node) for node in example.body}
+    assert [node for node in shown if not isinstance(node, ast.ImportFrom) and ast.unparse(node) not in rest] == []
+
+
+@pytest.mark.parametrize("blocks, name", [(1, "FirstTry"), (2, "PipettingVerifier"), (3, "OverRobust")])
+def test_the_code_on_the_page_runs_as_it_is_copied(tmp_path, monkeypatch, blocks, name):
+    module = f"copied_from_the_page_{blocks}"
+    (tmp_path / f"{module}.py").write_text("\n\n".join(CODE[:blocks]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = VerifierConfig(name=f"{module}:{name}", workers=0)
+    rows = list(RowReader(REPOSITORY / "docs" / "examples" / "pipetting_answers.jsonl", run, None))
+    verifier = build_verifier(run)
+    rewards = [verifier.verify(replace(row.attempt, items=items_of(row.attempt.expert))).reward for row in rows]
+    assert rewards == [1.0] * 9
+    own = {"count": "strict"} if name == "OverRobust" else {"well_order": True}
+    assert build_verifier(run.model_copy(update={"params": own})).verify(rows[0].attempt).reward == 0
+    assert verifier.verify(rows[0].attempt, own).reward == 0
+    with pytest.raises(ValueError, match=r"verifier\.params\.wellorder: Extra inputs"):
+        build_verifier(run.model_copy(update={"params": {"wellorder": True}}))
 
 
 def test_every_verifier_is_on_the_page():
@@ -99,18 +122,47 @@ def test_every_verifier_is_on_the_page():
 def test_every_reason_is_on_the_page():
     section = PAGE.partition("## Reasons")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([a-z_]+)`", section))
-    reasons = set().union(*map(reasons_of, (REPOSITORY / "pivotrl" / "verifiers").rglob("*.py")))
-    assert len(reasons) > 30 and sorted(reasons - told) == []
+    trees = [ast.parse(path.read_text()) for path in (REPOSITORY / "pivotrl" / "verifiers").rglob("*.py")]
+    places = {"Verdict": 1, "Difference": 0} | dict(found for tree in trees for found in helpers_of(tree))
+    reasons = {reason for tree in trees for reason in reasons_of(tree, places)}
+    assert {"_shown", "other"} <= places.keys() and {"other_flags", "other_keys", "format"} <= reasons
+    assert len(reasons) > 50 and sorted(reasons - told) == []
 
 
-def reasons_of(path):
-    """The constants that stand where a Verdict or a Difference has its reason."""
-    places = {"Verdict": 1, "Difference": 0}
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in places:
-            for argument in node.args[places[node.func.id] :][:1]:
-                values = (inner.value for inner in ast.walk(argument) if isinstance(inner, ast.Constant))
-                yield from (value for value in values if isinstance(value, str) and re.fullmatch("[a-z_]+", value))
+def helpers_of(tree):
+    """Functions that make a verdict or a difference of a `reason` which they are given, and where they have it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            names = [argument.arg for argument in node.args.args if argument.arg not in ("self", "cls")]
+            if "reason" in names:
+                yield node.name, names.index("reason")
+
+
+def reasons_of(tree, places):
+    """The constants that stand where a verdict, a difference or a helper has its reason, and what a variable or a
+    parameter of that name is given."""
+    for node in ast.walk(tree):
+        given = []
+        if isinstance(node, ast.Call):
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+            given += node.args[places[name] :][:1] if name in places else []
+        elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "reason" for target in node.targets):
+            given = [node.value]
+        elif isinstance(node, ast.FunctionDef):
+            arguments = zip(reversed(node.args.args), reversed(node.args.defaults))
+            given = [default for argument, default in arguments if argument.arg == "reason"]
+        for value in given:
+            yield from (text for text in constants(value) if re.fullmatch("[a-z]+(_[a-z]+)*", text))
+
+
+def constants(node):
+    """The strings that a value may be; a condition's own are none of them."""
+    if isinstance(node, ast.IfExp):
+        return [*constants(node.body), *constants(node.orelse)]
+    if isinstance(node, ast.BoolOp):
+        return [text for value in node.values for text in constants(value)]
+    return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
 
 
 @pytest.mark.parametrize("kind, expected, actual, same", CLAIMS)
