@@ -76,7 +76,8 @@ def test_the_reports_line_works_when_it_is_pasted_elsewhere(tmp_path, monkeypatc
     ],
 )
 def test_a_python_without_the_packages_is_one_line(tmp_path, arguments):
-    words = [word.replace("RUN", str(make_run(tmp_path / "run"))) for word in arguments]
+    run = make_run(tmp_path / "run")
+    words = [word.replace("RUN", str(run)) for word in arguments]
     # -S leaves out site-packages
     done = subprocess.run([sys.executable, "-S", *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
