@@ -225,7 +225,7 @@ def test_one_that_raises_on_every_row_is_a_failure(tmp_path, package, workers):
     assert last.startswith("verifier_error: 2 of 2 rows; the first: JSONDecodeError: Expecting property name")
     assert "(buggy.py:12, in decoder.py:" in last
     done = score(tmp_path, "buggy:Deep", [RIGHT, WRONG], "--workers", workers, "--audit", path=package)
-    assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("verifier_error: 16 of 16 probes; ")
+    assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("verifier_error: 18 of 18 probes; ")
 
 
 def test_an_audit_of_one_that_never_answers_is_stopped(tmp_path, monkeypatch):
