@@ -52,9 +52,10 @@ def why_no_pivots(source: str | Path) -> str:
         found = json.loads((folder / "summary.json").read_bytes())
         counts = {name: int(found[name]) for name in ("candidates", "all_fail", "all_pass", "mixed")}
         shares = {str(name): float(reason["share"]) for name, reason in found.get("reasons", {}).items()}
+        partial = f"{found['all_partial']:,} always earn the same part, " if found.get("all_partial") else ""
         outcomes = (
             f"of {counts['candidates']:,} turns profiled, {counts['all_fail']:,} always fail, {counts['all_pass']:,} "
-            f"always pass, {counts['mixed']:,} are mixed with a mean of {found['max_mean']:g} (lambda) or more"
+            f"always pass, {partial}{counts['mixed']:,} are mixed with a mean of {found['max_mean']:g} (lambda) or more"
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # an older selection's, or none
         return f"no pivots in {folder}: {remedy}"

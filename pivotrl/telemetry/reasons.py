@@ -29,14 +29,16 @@ def reasons(run: RunFiles) -> str:
         change = f"{100 * (after - before):+.1f}"
         rows.append([escape(name), "" if earned is None else number(earned), percent(before), percent(after), change])
     steps = f"{edge} steps" if edge > 1 else "step"
-    head = ["reason", "mean reward", f"first {steps}", f"last {steps}", "points"]
+    head = ["reason", "reward", "at first", "at last", "points"]
     note = f'<p class="soft">and {len(names) - TABLE_REASONS} more</p>' if len(names) > TABLE_REASONS else ""
     return (
         "<h2>Rewards by reason</h2><p>Shares of the sampled actions by the reason of their verdict. A reason that "
         "earns and grows while your benchmark does not is a hole in the verifier; one that earns nothing and stays is "
         "what the policy does not learn. The reasons are explained in docs/verifiers.md.</p>"
-        f'<div class="grid"><figure>{stacked_chart(series)}</figure>'
-        f'<div class="card">{table(head, rows, {1, 2, 3, 4})}{note}</div></div>'
+        '<div class="grid"><figure><h3>Shares over the steps</h3><figcaption>The most frequent reasons from below, all '
+        f"others on top.</figcaption>{stacked_chart(series)}</figure>"
+        f'<div class="card"><h3>From the first {steps} to the last</h3><p class="soft">The reward is the mean over the '
+        f"run.</p>{table(head, rows, {1, 2, 3, 4})}{note}</div></div>"
     )
 
 

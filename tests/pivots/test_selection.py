@@ -106,7 +106,10 @@ def test_no_pivots_explain_themselves(tmp_path, trajectories):
     assert "pivots.max_mean (lambda), pivots.samples, the section verifier" in line
     with pytest.raises(ValueError, match=r"^no pivots in .*: of 80 turns profiled"):
         sampler_of(settings(trajectories).model_copy(update={"output": str(folder_of(tmp_path))}))
-    (tmp_path / "out" / "summary.json").write_text('{"candidates": null}')
+    summary_file = tmp_path / "out" / "summary.json"
+    summary_file.write_text(json.dumps(summary | {"all_partial": 3}))
+    assert "3 always earn the same part, " in why_no_pivots(tmp_path / "out")
+    summary_file.write_text('{"candidates": null}')
     assert why_no_pivots(tmp_path / "out").startswith(f"no pivots in {tmp_path / 'out'}: look at the outcomes")
 
 

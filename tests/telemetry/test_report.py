@@ -109,7 +109,7 @@ def test_reasons_have_their_shares_their_rewards_and_what_became_of_them(run):
     change = f"{100 * (edges[1] - edges[0]):+.1f}"
     assert f"other_value|0|{100 * edges[0]:.1f} %|{100 * edges[1]:.1f} %|{change}" in text
     assert "number_of_calls|0.5|12.0 %|12.0 %|+0.0" in text
-    chart = words[words.index("reason") - 30 : words.index("reason")]
+    chart = words[words.index("Shares over the steps") : words.index("reason")]
     assert "others" in chart and "call_matches" in chart and "format" not in chart, "the sixth and seventh together"
     assert "By reason of the verdict|" in text and "other_value|2,568|59.0 %|0" in text
 
