@@ -1,5 +1,6 @@
 import contextlib
 import gzip
+import re
 import socket
 import threading
 import time
@@ -88,6 +89,18 @@ def test_an_answer_that_drips_is_late():
         assert time.perf_counter() - start < 3
 
 
+def whole_request(connection):
+    """All of a request: what is left unread when a connection is closed resets it."""
+    request = connection.recv(65536)
+    while b"\r\n\r\n" not in request:
+        request += connection.recv(65536)
+    head, _, body = request.partition(b"\r\n\r\n")
+    length = int(re.search(rb"(?i)content-length: *(\d+)", head)[1])
+    while len(body) < length:
+        body += connection.recv(65536)
+    return request
+
+
 @contextlib.contextmanager
 def raw_server(answer):
     """A server that sends the parts of `answer`, from its request to bytes; yields its endpoint."""
@@ -98,7 +111,7 @@ def raw_server(answer):
             while True:
                 connection, _ = listening.accept()
                 with connection, contextlib.suppress(OSError):
-                    for part in answer(connection.recv(65536)):
+                    for part in answer(whole_request(connection)):
                         connection.sendall(part)
 
     thread = threading.Thread(target=serve, daemon=True)
