@@ -1,6 +1,7 @@
 """What a completion does, out of the items that a parser found in it."""
 
 from pivotrl.verifiers.attempt import Item
+from pivotrl.verifiers.base import Verdict
 
 
 def split_items(items: list[Item] | None) -> tuple[list[Item], str | None]:
@@ -20,3 +21,13 @@ def expert_calls(expert: Item) -> list[Item]:
     if expert["type"] == "message":
         return []
     return expert["calls"] if expert["type"] == "function_call_batch" else [expert]
+
+
+def other_kind(expected: list[Item], actual: list[Item], message: str | None) -> Verdict | None:
+    """The verdict where the model did another kind of thing than the expert: nothing, a message where calls are
+    expected, or calls where a message is. None where both called, or both wrote."""
+    if not actual and message is None:
+        return Verdict(0.0, "no_action")
+    if bool(expected) == bool(actual):
+        return None
+    return Verdict(0.0, "message_where_call_expected" if expected else "call_where_message_expected")

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from pivotrl.schema import Section
-from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.action import expert_calls, other_kind, split_items
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Difference, Verdict, Verifier
 from pivotrl.verifiers.params import Overridable
@@ -61,14 +61,10 @@ class ContentVerifier(Verifier):
             return Verdict(0.0, *fault)
         calls, message = split_items(attempt.items)
         expected = expert_calls(attempt.expert)
-        if not calls and message is None:
-            return Verdict(0.0, "no_action")
+        if (verdict := other_kind(expected, calls, message)) is not None:
+            return verdict
         if expected:
-            if not calls:
-                return Verdict(0.0, "message_where_call_expected")
             return self._judge_calls(expected, calls, settings, attempt)
-        if calls:
-            return Verdict(0.0, "call_where_message_expected")
         text = spoken(message or "")
         if is_blank(text):
             return Verdict(0.0, "empty_message")

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from pivotrl.schema import Section
-from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.action import expert_calls, other_kind, split_items
 from pivotrl.verifiers.arguments import LONGEST_ARGUMENTS
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Verdict, Verifier
@@ -29,11 +29,9 @@ class ExactVerifier(Verifier):
     def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
         self._params.of_row(params)
         actual, message = split_items(attempt.items)
-        if not actual and message is None:
-            return Verdict(0.0, "no_action")
         expected = expert_calls(attempt.expert)
-        if bool(expected) != bool(actual):
-            return Verdict(0.0, "message_where_call_expected" if expected else "call_where_message_expected")
+        if (verdict := other_kind(expected, actual, message)) is not None:
+            return verdict
         if expected:
             equal = len(expected) == len(actual) and all(
                 wanted.get("name") == call.get("name") and _equal(wanted["arguments"], call.get("arguments"))

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any, Literal
 
 from pivotrl.schema import Section
-from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.action import expert_calls, other_kind, split_items
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Verdict, Verifier
 from pivotrl.verifiers.params import Overridable
@@ -39,13 +39,11 @@ class NameOnlyVerifier(Verifier):
     def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
         self._params.of_row(params)
         actual, message = split_items(attempt.items)
-        if not actual and message is None:
-            return Verdict(0.0, "no_action")
         expected = expert_calls(attempt.expert)
+        if (verdict := other_kind(expected, actual, message)) is not None:
+            return verdict
         if not expected:
-            return Verdict(0.0, "call_where_message_expected") if actual else Verdict(1.0, "message_as_expected")
-        if not actual:
-            return Verdict(0.0, "message_where_call_expected")
+            return Verdict(1.0, "message_as_expected")
         missing = _names(expected) - _names(actual[:1] if len(expected) == 1 else actual)
         if missing:
             return Verdict(0.0, "other_tool", f"no call of {shown(next(iter(missing)))}")
@@ -64,16 +62,12 @@ class RobustNameOnlyVerifier(Verifier):
         if (fault := format_fault(attempt, settings.thinking)) is not None:
             return Verdict(0.0, *fault)
         actual, message = split_items(attempt.items)
-        if not actual and message is None:
-            return Verdict(0.0, "no_action")
         expected = expert_calls(attempt.expert)
+        if (verdict := other_kind(expected, actual, message)) is not None:
+            return verdict
         if not expected:
-            if actual:
-                return Verdict(0.0, "call_where_message_expected")
             empty = is_blank(spoken(message or ""))
             return Verdict(0.0, "empty_message") if empty else Verdict(1.0, "message_as_expected")
-        if not actual:
-            return Verdict(0.0, "message_where_call_expected")
         shared = (_names(expected) & _names(actual)).total()
         if shared == len(expected) == len(actual):
             return Verdict(1.0, "call_matches" if shared == 1 else "calls_match")

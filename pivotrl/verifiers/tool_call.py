@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from pivotrl.schema import Section
-from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.action import expert_calls, other_kind, split_items
 from pivotrl.verifiers.arguments import MALFORMED, parse_actual, parse_expected
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Verdict, Verifier
@@ -56,13 +56,11 @@ class ToolCallVerifier(Verifier):
     def verify(self, attempt: Attempt, params: dict[str, Any] | None = None) -> Verdict:
         settings = self._params.of_row(params)
         actual, message = split_items(attempt.items)
-        if not actual and message is None:
-            return Verdict(0.0, "no_action")
         expected = expert_calls(attempt.expert)
+        if (verdict := other_kind(expected, actual, message)) is not None:
+            return verdict
         if not expected:
-            return Verdict(0.0, "call_where_message_expected") if actual else Verdict(1.0, "message_as_expected")
-        if not actual:
-            return Verdict(0.0, "message_where_call_expected")
+            return Verdict(1.0, "message_as_expected")
         if len(expected) == len(actual) == 1:
             fault = _call_fault(expected[0], actual[0], parse_actual(actual[0]), settings)
             return Verdict(0.0, fault) if fault else Verdict(1.0, "call_matches")

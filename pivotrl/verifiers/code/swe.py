@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from pivotrl.schema import Section
-from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.action import expert_calls, other_kind, split_items
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Difference, Verdict, Verifier
 from pivotrl.verifiers.code.effects import Known
@@ -74,12 +74,11 @@ def judge_kind(attempt: Attempt, thinking: Thinking) -> tuple[list[dict], Verdic
     if (fault := format_fault(attempt, thinking)) is not None:
         return [], Verdict(0.0, *fault)
     calls, message = split_items(attempt.items)
-    if not calls and message is None:
-        return [], Verdict(0.0, "no_action")
-    if expert_calls(attempt.expert):
-        return calls, None if calls else Verdict(0.0, "message_where_call_expected")
-    if calls:
-        return [], Verdict(0.0, "call_where_message_expected")
+    expected = expert_calls(attempt.expert)
+    if (verdict := other_kind(expected, calls, message)) is not None:
+        return [], verdict
+    if expected:
+        return calls, None
     if is_blank(spoken(message or "")):
         return [], Verdict(0.0, "empty_message")
     return [], Verdict(1.0, "message_as_expected")

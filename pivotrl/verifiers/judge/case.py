@@ -5,7 +5,7 @@ from typing import Any
 
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.trajectories.records import Message
-from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.action import expert_calls, other_kind, split_items
 from pivotrl.verifiers.arguments import MALFORMED, parse_actual, parse_expected
 from pivotrl.verifiers.attempt import Attempt, Item
 from pivotrl.verifiers.base import Verdict
@@ -39,10 +39,8 @@ def settle(attempt: Attempt, thinking: Thinking) -> Verdict | Case:
         return Verdict(0.0, *fault)
     calls, message = split_items(attempt.items)
     wanted = expert_calls(attempt.expert)
-    if not calls and message is None:
-        return Verdict(0.0, "no_action")
-    if bool(calls) != bool(wanted):
-        return Verdict(0.0, "message_where_call_expected" if wanted else "call_where_message_expected")
+    if (verdict := other_kind(wanted, calls, message)) is not None:
+        return verdict
     if not wanted:
         text = spoken(message or "")
         if is_blank(text):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator
 
 from pivotrl.schema import Section
-from pivotrl.verifiers.action import expert_calls, split_items
+from pivotrl.verifiers.action import expert_calls, other_kind, split_items
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Difference, Verdict, Verifier
 from pivotrl.verifiers.comparators import comparator
@@ -118,13 +118,11 @@ def _decide(attempt: Attempt, settings: RobustParams) -> Verdict | None:
     if (fault := format_fault(attempt, settings.thinking)) is not None:
         return Verdict(0.0, *fault)
     calls, message = split_items(attempt.items)
-    if not calls and message is None:
-        return Verdict(0.0, "no_action")
     expected = expert_calls(attempt.expert)
+    if (verdict := other_kind(expected, calls, message)) is not None:
+        return verdict
     if not expected:
-        return Verdict(0.0, "call_where_message_expected") if calls else _message(attempt, message or "", settings)
-    if not calls:
-        return Verdict(0.0, "message_where_call_expected")
+        return _message(attempt, message or "", settings)
     return _calls(expected, calls, attempt, settings)
 
 
