@@ -114,6 +114,11 @@ def run(arguments: argparse.Namespace) -> int:
         for config in configs:
             again(config, arguments)
         return 0
+    print(
+        "verifier, responses, time; the share that earn something (many hold the expert's own action under noise, and a "
+        "lenient verifier pays for it); a worker's memory at most; faults; the commonest reasons",
+        flush=True,
+    )
     begin = time.perf_counter()
     share = -(-arguments.count // len(configs))
     sound = [fuzz(config, share, arguments) for config in configs]
