@@ -60,7 +60,7 @@ def compile_only() -> None:
             f"{item.registers:9}  {item.spilled:7}  {item.reads:10g}  {item.writes:11g}"
         )
     print(
-        "Best: 0 spilled; 1 read of the logits forward (stats), 1 read and 1 write backward (dlogits), in 16-byte steps."
+        "Best: 0 spilled; V is read once forward (stats), read and written once backward (dlogits), 16 bytes at a time."
     )
     if shutil.which("nvcc") is None:
         print("\ncsrc/group_loss.cu: no nvcc on PATH")

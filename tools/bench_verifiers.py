@@ -192,9 +192,7 @@ def run(arguments: argparse.Namespace) -> None:
             f"{found.slowest * 1e3:7.2f} ms{mark}",
             flush=True,
         )
-    print(
-        "median/s: the median row, of rows judged before; new/s: nothing remembered; bars stand where a promise was made"
-    )
+    print("median/s: the median row, of rows judged before; new/s: nothing remembered; bars stand at what was promised")
     print(f"\n{'pool':30} {'here/s':>14} {'1 worker/s':>10} {f'{arguments.pool} workers/s':>12} {'ratio':>7}")
     for label in POOLED:
         if label in work:

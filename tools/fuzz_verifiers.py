@@ -115,8 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
             again(config, arguments)
         return 0
     print(
-        "verifier, responses, time; the share that earn something (many hold the expert's own action under noise, and a "
-        "lenient verifier pays for it); a worker's memory at most; faults; the commonest reasons",
+        "verifier, responses, time; the share that earn something (many hold the expert's own action under noise, and "
+        "a lenient verifier pays for it); a worker's memory at most; faults; the commonest reasons",
         flush=True,
     )
     begin = time.perf_counter()
