@@ -17,8 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pivotrl.command import run_command
 
-DEMO_BASE = Path(__file__).resolve().parents[1] / "pivotrl" / "demo" / "base"
-
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -94,7 +92,7 @@ def run(options: argparse.Namespace) -> bool:
     section = verifier_section(options)
     outputs = Outputs(options.out, options.trajectories or [options.rows])
     if not options.audit:
-        parser = CompletionParser(options.tokenizer or DEMO_BASE, options.tool_parser, options.reasoning_parser)
+        parser = CompletionParser(options.tokenizer, options.tool_parser, options.reasoning_parser)
         return score(RowReader(options.rows, section, parser), section, outputs, parser=parser)
     if options.rows:
         return score_audit(RowReader(options.rows, section, None), section, outputs)

@@ -8,11 +8,19 @@ from typing import Any
 from pivotrl.trajectories.records import Tool
 from pivotrl.verifiers.attempt import Item
 
+DEMO_BASE = Path(__file__).resolve().parents[1] / "demo" / "base"
+MARKUP = (
+    *("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_calls>", "</tool_calls>"),
+    *("<|python_tag|>", "[TOOL_CALLS]", "<|tool_call_start|>", "<|tool_call_end|>"),
+)
+"""Tokens that parsers look for in a vocabulary, though it is text that they read here."""
+
 
 class CompletionParser:
     """Called with a completion and the turn's tools; gives its output items."""
 
-    def __init__(self, tokenizer: str | Path, tool_parser: str, reasoning_parser: str | None):
+    def __init__(self, tokenizer: str | Path | None, tool_parser: str, reasoning_parser: str | None):
+        """`tokenizer`: the policy's folder; None: the demo's, with the tokens of MARKUP."""
         self._tokenizer, self._tool_parser, self._reasoning_parser = tokenizer, tool_parser, reasoning_parser
         self._parser: Any = None
         self.seconds_to_load = 0.0
@@ -31,9 +39,11 @@ class CompletionParser:
         from pivotrl.trajectories.template import ChatTemplate
 
         try:
-            tokenizer = ChatTemplate(self._tokenizer).tokenizer
+            tokenizer = ChatTemplate(self._tokenizer or DEMO_BASE).tokenizer
         except ValueError as error:
             raise ValueError(str(error).replace("model.path", "--tokenizer")) from None
+        if self._tokenizer is None:
+            tokenizer.add_tokens(list(MARKUP))
         try:
             return ActionParser(tokenizer, self._tool_parser, self._reasoning_parser)
         except ValueError as error:

@@ -320,6 +320,9 @@ def test_raw_completions_are_parsed(monkeypatch, tmp_path):
     assert [row["reward"] for row in read(out)] == [1.0, 0.0, 0.0]
     assert call_command(monkeypatch, *words, "--reasoning-parser", "qwen3") == 0
     assert [row["reward"] for row in read(out)] == [1.0, 0.0, 1.0]
+    # This parser looks its markup up among the tokenizer's tokens, and takes text without </think> for a thought.
+    assert call_command(monkeypatch, *words, "--reasoning-parser", "deepseek_r1") == 0
+    assert [row["reward"] for row in read(out)] == [0.0, 0.0, 1.0]
 
 
 def test_an_unknown_parser_is_named(monkeypatch, tmp_path, capsys):

@@ -4,7 +4,7 @@ from typing import Any
 
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.verifiers.base import Difference
-from pivotrl.verifiers.shell.forms import Command, Compound, Script
+from pivotrl.verifiers.shell.forms import Command, Compound, Redirect, Script
 
 
 def explain(expected: Any, actual: Any) -> Difference:
@@ -85,4 +85,11 @@ def _nested(expected: tuple[Any, ...], actual: tuple[Any, ...]) -> tuple[Any, An
 
 
 def _shown(reason: str, expected: Any, actual: Any) -> Difference:
-    return Difference(reason, f"expected {excerpt(expected)}, found {excerpt(actual)}")
+    return Difference(reason, f"expected {excerpt(_readable(expected))}, found {excerpt(_readable(actual))}")
+
+
+def _readable(form: Any) -> Any:
+    """Redirections as they are written; other forms as they are."""
+    if isinstance(form, tuple) and form and all(isinstance(part, Redirect) for part in form):
+        return " ".join(f"{part.descriptor}{part.operator}{part.target}" for part in form)
+    return form
