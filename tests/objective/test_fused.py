@@ -214,6 +214,13 @@ def test_the_sanitizers_find_nothing(tmp_path):
     assert "nothing found" in result.stdout
 
 
+def test_without_a_compiler_the_set_up_goes_on_and_a_build_fails(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    assert library.main(["--optional"]) == 0
+    assert "runs by its definition\nnvcc is not on PATH" in capsys.readouterr().err
+    assert library.main([]) == 1
+
+
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 def test_it_compiles_for_every_architecture_and_spills_nothing(tmp_path):
     known = library.run_compiler(["nvcc", "--list-gpu-code"]).split()
