@@ -8,7 +8,7 @@ from pivotrl.trajectories.faults import RowFault
 from pivotrl.trajectories.inspection import characters
 from pivotrl.verifiers.attempt import Attempt
 from pivotrl.verifiers.base import Verdict, VerifierConfig
-from pivotrl.verifiers.pool import VerdictPool
+from pivotrl.verifiers.pools import VerdictPools
 from pivotrl.verifiers.rows import ScoreRow
 
 CHUNK_ROWS = 1000
@@ -18,7 +18,6 @@ FIRST_ROWS = 20
 CHUNK_CHARACTERS = 16_000_000
 """Characters that a chunk holds at most, but for its last row: memory stays flat for long rows too."""
 
-Key = tuple[str, str | None]
 Tag = TypeVar("Tag")
 
 
@@ -28,25 +27,22 @@ class Judges:
     def __init__(self, run: VerifierConfig, counted: Callable[[int], object] | None = None):
         """`counted` hears of verdicts as they come. Raises ValueError where the section names no verifier, or
         parameters that it does not know."""
-        self._counted = counted
-        self._pools: dict[Key, VerdictPool] = {}
-        self._accepted: set[tuple[Key, str]] = set()
-        self._pool(run)
+        self._pools = VerdictPools(run, counted)
+        self._accepted: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pool in self._pools.values():
-            pool.close()
+        self._pools.close()
 
     def fault(self, row: ScoreRow) -> RowFault | None:
         """What is wrong where the row asks for a verifier or a parameter that there is not."""
-        accepted = (_key(row.config), repr(row.params))
+        accepted = repr((row.config.name, row.config.preset, row.params))
         if accepted in self._accepted:
             return None
         try:
-            verifier = self._pool(row.config).verifier
+            verifier = self._pools.verifier(row.config)
             if row.params:
                 verifier.verify(replace(row.attempt, items=[], text=None), row.params)
         except ValueError as error:
@@ -59,26 +55,13 @@ class Judges:
 
     def judge(self, rows: Sequence[ScoreRow]) -> list[Verdict]:
         """One verdict a row, in order."""
-        places: dict[Key, list[int]] = {}
-        for place, row in enumerate(rows):
-            places.setdefault(_key(row.config), []).append(place)
-        found: dict[int, Verdict] = {}
-        for mine in places.values():
-            jobs = [(rows[place].attempt, rows[place].params or None) for place in mine]
-            found.update(zip(mine, self._pool(rows[mine[0]].config).judge(jobs), strict=True))
-        return [found[place] for place in range(len(rows))]
+        return self._pools.judge([(row.config, row.attempt, row.params or None) for row in rows])
 
     def usage(self) -> dict[str, Any]:
         """What verifiers that count their cost (`usage()`) say, by the verifier's name."""
-        counted = {name: getattr(pool.verifier, "usage", None) for (name, _), pool in self._pools.items()}
+        counted = {name: getattr(found, "usage", None) for (name, _), found in self._pools.verifiers().items()}
         said = {name: usage() for name, usage in counted.items() if usage is not None}
         return {name: usage for name, usage in said.items() if usage}
-
-    def _pool(self, config: VerifierConfig) -> VerdictPool:
-        key = _key(config)
-        if key not in self._pools:
-            self._pools[key] = VerdictPool(config, config.workers, config.seconds, self._counted)
-        return self._pools[key]
 
 
 def judged(rows: Iterable[tuple[Tag, ScoreRow]], judges: Judges) -> Iterator[tuple[Tag, ScoreRow, Verdict]]:
@@ -102,7 +85,3 @@ def _judge_chunk(chunk: list[tuple[Tag, ScoreRow]], judges: Judges) -> Iterator[
 def _characters(attempt: Attempt) -> int:
     strings = [value for item in attempt.items for value in item.values() if isinstance(value, str)]
     return sum(map(len, strings)) + len(attempt.text or "") + characters(attempt.messages)
-
-
-def _key(config: VerifierConfig) -> Key:
-    return config.name, config.preset

@@ -79,6 +79,6 @@ def test_whom_to_ask_reaches_the_verifiers_that_ask():
     scorer = Scorer(VerifierConfig(name="exact"), Parser(), Template())
     scorer.attach("nobody")
     assert not asked
-    scorer._pool(VerifierConfig(name="exact")).verifier = Asks({})
+    scorer._pools._pool(VerifierConfig(name="exact")).verifier = Asks({})
     scorer.attach("engine")
     assert asked == ["engine"]
