@@ -18,6 +18,8 @@ class ModelConfig(Section):
     """Recompute every layer's activations in the backward pass: less memory, about a third more compute."""
     freeze_router: bool = False
     """Keep the MoE routers as they are (NVIDIA's recipes do)."""
+    aux_loss: float = Field(0.0, ge=0)
+    """Weight of the load-balancing loss of MoE layers. A prompt that is trained once counts once in it."""
 
 
 class ParallelConfig(Section):
@@ -29,6 +31,8 @@ class ParallelConfig(Section):
     """Expert-parallel size: the experts of a layer are split over this many ranks."""
     expert_tensor: int = Field(1, ge=1)
     """Tensor-parallel size inside one expert."""
+    virtual_pipeline: int = Field(1, ge=1)
+    """Chunks of layers on each pipeline stage, which the interleaved schedule takes in turns; 1 is the plain one."""
     sequence: bool | None = None
     """Sequence parallelism. Unset: on where `tensor` > 1, which MoE models need."""
 
@@ -56,6 +60,10 @@ class OptimizerConfig(Section):
     """Largest global gradient norm; 0 does not clip."""
     distributed: bool = True
     """Shard the optimizer's state over data-parallel ranks (Megatron's distributed optimizer)."""
+    precision_aware: bool = False
+    """Keep Adam's moments in bfloat16 (Transformer Engine's FusedAdam, so on GPUs only; needs `distributed`)."""
+    offload: float = Field(0.0, ge=0, le=1)
+    """Share of the optimizer's state that lives, and is updated, in the CPU's memory."""
 
 
 class TrainingConfig(Section):
@@ -69,6 +77,14 @@ class TrainingConfig(Section):
     """Optimizer updates on each batch of samples. Above 1, a pass for the old log-probs is run before the first."""
     micro_batch_tokens: int = Field(16384, ge=1)
     """Tokens in one packed micro-batch, at most; one longer sequence gets a micro-batch of its own."""
+    packing: Literal["prompt_once", "plain"] = "prompt_once"
+    """`prompt_once`: the samples of one prompt share one copy of it in a micro-batch. `plain`: every sample brings its
+    own. The gradient is the same."""
+    router_replay: Literal["none", "trainer", "engine"] = "none"
+    """Experts that a token goes to in the update: chosen anew, as the trainer's own pass before the first update chose
+    them, or as the engine did that sampled it (GPUs only)."""
+    offload: bool = False
+    """Move gradients and the optimizer's state out of the way while the engine is awake."""
 
 
 class CheckpointConfig(Section):
@@ -76,5 +92,11 @@ class CheckpointConfig(Section):
     """Steps between checkpoints; 0 saves only after the last step."""
     keep: int = Field(2, ge=1)
     """Newest checkpoints that are kept."""
+    keep_best: int = Field(0, ge=0)
+    """Checkpoints that are kept besides, those with the best mean training reward since the one before."""
+    background: bool = False
+    """Write in the background, while the next steps run. The weights are copied to memory first."""
+    fallback: bool = False
+    """Where the newest checkpoint is damaged, take the one before it instead of stopping."""
     resume: bool = True
     """Continue from the newest checkpoint of the run folder where there is one."""

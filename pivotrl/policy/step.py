@@ -20,6 +20,7 @@ from pivotrl.objective.metrics import MetricSums, mean_metrics
 from pivotrl.policy import device
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.model import build_model
+from pivotrl.policy.optimizer import learning_rate, make_trainable, set_learning_rate
 from pivotrl.policy.packing import MicroBatch, Sample, assign, pack
 from pivotrl.policy.parallel import World
 from pivotrl.policy.weights import Exporter, load_hf
@@ -48,47 +49,9 @@ class Policy:
             if config.model.freeze_router:
                 for name, parameter in self.model.named_parameters():
                     parameter.requires_grad_(".router." not in name)
-            self._make_trainable()
+            self.ddp, self.optimizer = make_trainable(self.model, config.optimizer, config.model)
         self._exporter = Exporter(self.model, self.arch)
         self._reference = self._snapshot() if config.objective.beta > 0 else None
-
-    def _make_trainable(self) -> None:
-        from megatron.core.distributed import (
-            DistributedDataParallel,
-            DistributedDataParallelConfig,
-            finalize_model_grads,
-        )
-        from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer, get_standard_config_overrides
-        from megatron.core.transformer.module import Float16Module
-
-        chosen, half = self.config.optimizer, self.config.model.dtype == "bfloat16"
-        model_config = self.model.config
-        model_config.calculate_per_token_loss = True  # sums over micro-batches and ranks: the denominator is ours
-        model_config.finalize_model_grads_func = lambda model, num_tokens, **groups: finalize_model_grads(
-            model, **groups
-        )
-        wrapped = Float16Module(model_config, self.model) if half else self.model
-        self.ddp = DistributedDataParallel(
-            model_config,
-            DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=chosen.distributed),
-            wrapped,
-        )
-        self.ddp.broadcast_params()
-        megatron_config = OptimizerConfig(
-            optimizer="adam",
-            lr=chosen.lr,
-            weight_decay=chosen.weight_decay,
-            adam_beta1=chosen.beta1,
-            adam_beta2=chosen.beta2,
-            adam_eps=chosen.eps,
-            clip_grad=chosen.clip_grad,
-            bf16=half,
-            params_dtype=torch.bfloat16 if half else torch.float32,
-            use_distributed_optimizer=chosen.distributed,
-        )
-        overrides = get_standard_config_overrides(megatron_config)
-        self.optimizer = get_megatron_optimizer(megatron_config, [self.ddp], config_overrides=overrides)
-        model_config.grad_scale_func = self.optimizer.scale_loss
 
     # ------------------------------------------------------------------ scoring
 
@@ -185,11 +148,8 @@ class Policy:
     ) -> dict[str, float]:
         """One optimizer step down the gradient of `gradients`; its metrics, with grad_norm (before clipping) and lr."""
         metrics = self.gradients(samples, denominator, old, reference)
-        chosen = self.config.optimizer
-        lr = chosen.lr * min(1.0, (step + 1) / (chosen.warmup_steps + 1))
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-            group["weight_decay"] = chosen.weight_decay * group["wd_mult"]
+        lr = learning_rate(self.config.optimizer, step)
+        set_learning_rate(self.optimizer, self.config.optimizer, lr)
         with device.scope():
             _, grad_norm, _ = self.optimizer.step()
         return metrics | {"grad_norm": float(grad_norm), "lr": lr}

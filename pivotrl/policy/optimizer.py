@@ -1,0 +1,65 @@
+"""Megatron's gradient buffers and optimizer around a model, and the learning rate of a step."""
+
+from typing import Any
+
+import torch
+
+from pivotrl.policy.config import ModelConfig, OptimizerConfig
+
+
+def make_trainable(model: Any, chosen: OptimizerConfig, kept_as: ModelConfig) -> tuple[Any, Any]:
+    """Wrap the model in Megatron's DDP, with float32 gradients, and make Adam on float32 main weights for it.
+
+    Enter `device.scope()` around it. Gradients are summed over micro-batches and data-parallel ranks, not averaged: the
+    denominator of the loss is the objective's.
+
+    Returns:
+        (the wrapped model, Megatron's optimizer).
+    """
+    from megatron.core.distributed import (
+        DistributedDataParallel,
+        DistributedDataParallelConfig,
+        finalize_model_grads,
+    )
+    from megatron.core.optimizer import OptimizerConfig as MegatronConfig
+    from megatron.core.optimizer import get_megatron_optimizer, get_standard_config_overrides
+    from megatron.core.transformer.module import Float16Module
+
+    half = kept_as.dtype == "bfloat16"
+    model_config = model.config
+    model_config.calculate_per_token_loss = True
+    model_config.finalize_model_grads_func = lambda model, num_tokens, **groups: finalize_model_grads(model, **groups)
+    wrapped = Float16Module(model_config, model) if half else model
+    ddp = DistributedDataParallel(
+        model_config,
+        DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=chosen.distributed),
+        wrapped,
+    )
+    ddp.broadcast_params()
+    config = MegatronConfig(
+        optimizer="adam",
+        lr=chosen.lr,
+        weight_decay=chosen.weight_decay,
+        adam_beta1=chosen.beta1,
+        adam_beta2=chosen.beta2,
+        adam_eps=chosen.eps,
+        clip_grad=chosen.clip_grad,
+        bf16=half,
+        params_dtype=torch.bfloat16 if half else torch.float32,
+        use_distributed_optimizer=chosen.distributed,
+    )
+    optimizer = get_megatron_optimizer(config, [ddp], config_overrides=get_standard_config_overrides(config))
+    model_config.grad_scale_func = optimizer.scale_loss
+    return ddp, optimizer
+
+
+def learning_rate(chosen: OptimizerConfig, step: int) -> float:
+    """The learning rate of a step, counted from 0."""
+    return chosen.lr * min(1.0, (step + 1) / (chosen.warmup_steps + 1))
+
+
+def set_learning_rate(optimizer: Any, chosen: OptimizerConfig, lr: float) -> None:
+    """Set it, and each group's weight decay, which Megatron leaves to a scheduler."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+        group["weight_decay"] = chosen.weight_decay * group["wd_mult"]
