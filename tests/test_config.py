@@ -69,6 +69,7 @@ def test_a_saved_configuration_reads_back_equal(tmp_path: Path) -> None:
             {**MINIMAL, "rollout": {"max_model_len": 512, "max_new_tokens": 512}},
             ["rollout.max_new_tokens is 512", "rollout.max_model_len, 512"],
         ),
+        ({"output": "runs/x", "model": {"path": "m", "recompute": True}}, ["model.recompute", "write full"]),
         ({**MINIMAL, "se\ned": 1}, ["unknown key 'se\\ned'"]),
         ({**MINIMAL, "trajectories": {"files": [1] * 50}}, ["trajectories.files.4", "and 45 more"]),
     ],

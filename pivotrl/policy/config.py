@@ -1,10 +1,12 @@
 """Configuration of the policy: which model, on which layout, updated how, saved when."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pivotrl.schema import Section
+
+Recompute = Literal["none", "selective", "full"]
 
 
 class ModelConfig(Section):
@@ -14,12 +16,20 @@ class ModelConfig(Section):
     """Type of the weights, in the trainer and in the engine. bfloat16 keeps fp32 main weights in the optimizer."""
     chat_template: str | None = None
     """Jinja file used instead of the tokenizer's own chat template."""
-    recompute: bool = False
-    """Recompute every layer's activations in the backward pass: less memory, about a third more compute."""
+    recompute: Recompute = "none"
+    """Activations that the backward pass recomputes instead of keeping. `selective`: MLPs and experts, but not
+    attention. `full`: whole layers, for about a third more compute."""
     freeze_router: bool = False
     """Keep the MoE routers as they are (NVIDIA's recipes do)."""
     aux_loss: float = Field(0.0, ge=0)
     """Weight of the load-balancing loss of MoE layers. A prompt that is trained once counts once in it."""
+
+    @field_validator("recompute", mode="before")
+    @classmethod
+    def _is_named(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError(f"write {'full' if value else 'none'} for what was {str(value).lower()}, or selective")
+        return value
 
 
 class ParallelConfig(Section):

@@ -6,13 +6,13 @@ import torch
 
 from pivotrl.policy import device
 from pivotrl.policy.architecture import Architecture
-from pivotrl.policy.config import ParallelConfig
+from pivotrl.policy.config import ParallelConfig, Recompute
 
 __all__ = ["Architecture", "build_model", "transformer_config"]
 
 
 def transformer_config(
-    arch: Architecture, parallel: ParallelConfig, dtype: torch.dtype, recompute: bool = False
+    arch: Architecture, parallel: ParallelConfig, dtype: torch.dtype, recompute: Recompute = "none"
 ) -> Any:
     """Megatron's TransformerConfig for the architecture on this layout.
 
@@ -37,8 +37,10 @@ def transformer_config(
             "moe_grouped_gemm": device.current().transformer_engine,
             "moe_permute_fusion": device.current().transformer_engine,
         }
-    if recompute:
+    if recompute == "full":
         moe |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+    elif recompute == "selective":
+        moe |= {"recompute_granularity": "selective", "recompute_modules": ["mlp", "moe"]}
     return TransformerConfig(
         num_layers=arch.layers,
         hidden_size=arch.hidden,
@@ -84,7 +86,7 @@ def build_model(
     arch: Architecture,
     parallel: ParallelConfig,
     dtype: torch.dtype | str,
-    recompute: bool = False,
+    recompute: Recompute = "none",
     model_class: type | None = None,
 ) -> list[Any]:
     """Build this rank's shard of the model with random weights; load real ones with `weights.load_hf`.
@@ -95,7 +97,7 @@ def build_model(
         arch: the architecture, checked against the layout by `parallel.check_layout`.
         parallel: the layout.
         dtype: type of the parameters, or its name. For bfloat16 training, wrap in Megatron's Float16Module.
-        recompute: recompute activations layer by layer in the backward pass.
+        recompute: activations that the backward pass recomputes, see `ModelConfig`.
         model_class: a subclass of GPTModel, such as the trainer's `head.PolicyModel`, which makes no logits.
 
     Returns:

@@ -4,7 +4,7 @@ Prints one JSON line for each pair: largest absolute errors over all ranks of lo
 for rows apart and for one packed row; the gradient norm's relative error; names of exported tensors that are not the
 file's, byte for byte; and names of parameters that a checkpoint, written on the layout before, brought back changed.
 
-usage: layouts_worker.py JOBS   where JOBS is JSON: [[folder, {"tensor": 2, ..., "recompute": true}], ...]
+usage: layouts_worker.py JOBS   where JOBS is JSON: [[folder, {"tensor": 2, ..., "recompute": "full"}], ...]
 """
 
 import json
@@ -125,7 +125,7 @@ def check(folder: str, layout: dict) -> dict:
     world = parallel.initialize(chosen, seed=1)
     reference = torch.load(f"{folder}/reference.pt")
     (core,) = build_model(
-        arch, chosen, torch.float32, recompute=layout.get("recompute", False), model_class=PolicyModel
+        arch, chosen, torch.float32, recompute=layout.get("recompute", "none"), model_class=PolicyModel
     )
     load_hf(core, arch, folder)
     core.config.finalize_model_grads_func = finalize_model_grads

@@ -46,14 +46,17 @@ def check(result: dict) -> None:
 def one_rank(tiny: Path) -> list[dict]:
     """Without torchrun: the process makes a group of one."""
     kinds = ["moe", "moe_raw_probs", "dense", "llama_tied", "llama_bias", "moe_bf16"]
-    jobs = [[str(tiny / kind), {}] for kind in kinds] + [[str(tiny / "moe"), {"recompute": True}]]
+    jobs = [[str(tiny / kind), {}] for kind in kinds] + [
+        [str(tiny / kind), {"recompute": how}]
+        for kind, how in [("moe", "full"), ("moe", "selective"), ("dense", "selective")]
+    ]
     command = [sys.executable, "-m", "tests.policy.layouts_worker", json.dumps(jobs)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-4000:]
     return results(done.stdout)
 
 
-@pytest.mark.parametrize("job", range(7))
+@pytest.mark.parametrize("job", range(9))
 def test_one_rank_equals_transformers(one_rank: list[dict], job: int) -> None:
     check(one_rank[job])
 
