@@ -81,8 +81,8 @@ def expert_slots(arch: Architecture, layout: Layout) -> list[Slot]:
     local = len(experts_of_rank(arch, layout))
     width = arch.expert_ffn // layout.etp_size
     slots = []
-    for index, layer in enumerate(layers_of_stage(arch, layout)):
-        ours, theirs = f"decoder.layers.{index}.mlp.experts.local_experts", f"model.layers.{layer}.mlp.experts"
+    for prefix, layer in layers_of_stage(arch, layout):
+        ours, theirs = f"{prefix}mlp.experts.local_experts", f"model.layers.{layer}.mlp.experts"
         for fc, name, shape, shard in (
             ("linear_fc1", "gate_up_proj", (2 * arch.expert_ffn, arch.hidden), (2, width, arch.hidden)),
             ("linear_fc2", "down_proj", (arch.hidden, arch.expert_ffn), (arch.hidden, width)),
@@ -120,7 +120,7 @@ class Exporter:
         """Make the plan and check this rank's model against it.
 
         Args:
-            model: this stage's GPTModel, unwrapped.
+            model: this stage's GPTModel, unwrapped, or its `Chunks`.
             arch: its architecture.
             world: the layout it was built on.
             bucket_bytes: bound on the gathered bytes of one bucket, unless one tensor is larger.
@@ -233,6 +233,7 @@ def layout_of(world: World) -> Layout:
         tp_size=world.tp_size,
         pp_rank=world.pp_rank,
         pp_size=world.pp_size,
+        vp_size=world.vp_size,
         ep_rank=world.ep_rank,
         ep_size=world.ep_size,
         etp_rank=world.etp_rank,

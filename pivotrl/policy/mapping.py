@@ -33,6 +33,8 @@ class Layout:
     ep_size: int = 1
     etp_rank: int = 0
     etp_size: int = 1
+    vp_size: int = 1
+    """Chunks of layers on each pipeline stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,24 @@ class Param:
     """The last stage's copy of a tied embedding: loaded, never exported."""
 
 
-def layers_of_stage(arch: Architecture, layout: Layout) -> range:
-    """Indices of the decoder layers of this pipeline stage."""
-    count = arch.layers // layout.pp_size
-    return range(layout.pp_rank * count, (layout.pp_rank + 1) * count)
+def layers_of_stage(arch: Architecture, layout: Layout) -> list[tuple[str, int]]:
+    """This pipeline stage's decoder layers, chunk after chunk: each one's prefix in Megatron, and its index.
+
+    With several chunks a stage, chunk v of stage p holds run v * PP + p of the PP * VP equal runs of layers, and its
+    names begin with `chunk{v}.` (see `chunks.py`).
+    """
+    count = arch.layers // (layout.pp_size * layout.vp_size)
+    return [
+        (f"{chunk_prefix(chunk, layout)}decoder.layers.{local}.", first + local)
+        for chunk in range(layout.vp_size)
+        for first in [(chunk * layout.pp_size + layout.pp_rank) * count]
+        for local in range(count)
+    ]
+
+
+def chunk_prefix(chunk: int, layout: Layout) -> str:
+    """What the names of a chunk's parameters begin with."""
+    return f"chunk{chunk}." if layout.vp_size > 1 else ""
 
 
 def experts_of_rank(arch: Architecture, layout: Layout) -> range:
@@ -87,19 +103,22 @@ def params_of_rank(arch: Architecture, layout: Layout) -> list[Param]:
     """Every parameter of this rank, in the order of the layers."""
     params = []
     if layout.pp_rank == 0:
-        params.append(Param(("embedding.word_embeddings.weight",), (embedding(arch),), "whole"))
-    for local, layer in enumerate(layers_of_stage(arch, layout)):
-        params += _attention(arch, f"decoder.layers.{local}.", f"model.layers.{layer}.")
+        first = chunk_prefix(0, layout)
+        params.append(Param((f"{first}embedding.word_embeddings.weight",), (embedding(arch),), "whole"))
+    for ours, layer in layers_of_stage(arch, layout):
+        params += _attention(arch, ours, f"model.layers.{layer}.")
         mlp = _experts if arch.experts else _dense_mlp
-        params += mlp(arch, layout, f"decoder.layers.{local}.", f"model.layers.{layer}.")
+        params += mlp(arch, layout, ours, f"model.layers.{layer}.")
     if layout.pp_rank == layout.pp_size - 1:
+        last = chunk_prefix(layout.vp_size - 1, layout)
         norm = HfTensor("model.norm.weight", (arch.hidden,), None)
-        params.append(Param(("decoder.final_layernorm.weight",), (norm,), "whole"))
+        params.append(Param((f"{last}decoder.final_layernorm.weight",), (norm,), "whole"))
         if not arch.tied:
             head = HfTensor("lm_head.weight", (arch.vocab, arch.hidden), 0)
-            params.append(Param(("output_layer.weight",), (head,), "whole"))
+            params.append(Param((f"{last}output_layer.weight",), (head,), "whole"))
         elif layout.pp_size > 1:
-            params.append(Param(("output_layer.weight",), (embedding(arch),), "whole", copy_of_embedding=True))
+            name = f"{last}output_layer.weight"
+            params.append(Param((name,), (embedding(arch),), "whole", copy_of_embedding=True))
     return params
 
 

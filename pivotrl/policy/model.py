@@ -60,6 +60,11 @@ def transformer_config(
         attention_softmax_in_fp32=True,
         tensor_model_parallel_size=parallel.tensor,
         pipeline_model_parallel_size=parallel.pipeline,
+        virtual_pipeline_model_parallel_size=parallel.virtual_pipeline if parallel.virtual_pipeline > 1 else None,
+        # A batch of messages to both neighbours is matched by order, and with two stages both are the same rank: one
+        # direction at a time then.
+        overlap_p2p_comm=parallel.virtual_pipeline > 1,
+        batch_p2p_comm=parallel.virtual_pipeline == 1,
         expert_model_parallel_size=parallel.expert,
         expert_tensor_parallel_size=parallel.expert_tensor,
         sequence_parallel=parallel.sequence_parallel,
@@ -101,7 +106,7 @@ def build_model(
         model_class: a subclass of GPTModel, such as the trainer's `head.PolicyModel`, which makes no logits.
 
     Returns:
-        One GPTModel: the chunk of this pipeline stage.
+        The GPTModels of this pipeline stage: one, or `parallel.virtual_pipeline` chunks in the order of their layers.
     """
     device.prepare()
     from megatron.core import parallel_state
@@ -109,11 +114,15 @@ def build_model(
 
     dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
     config = transformer_config(arch, parallel, dtype, recompute)
-    with device.scope():
-        make_spec = _transformer_engine_spec if device.current().transformer_engine else _local_spec
-        model = (model_class or GPTModel)(
+    make_spec = _transformer_engine_spec if device.current().transformer_engine else _local_spec
+    chunks = parallel.virtual_pipeline
+    first, last = parallel_state.is_pipeline_first_stage(), parallel_state.is_pipeline_last_stage()
+
+    def build(chunk: int) -> Any:
+        vp_stage = chunk if chunks > 1 else None
+        return (model_class or GPTModel)(
             config,
-            make_spec(config, arch),
+            make_spec(config, arch, vp_stage),
             vocab_size=arch.vocab,
             max_sequence_length=arch.max_positions,
             position_embedding_type="rope",
@@ -123,18 +132,22 @@ def build_model(
             rope_scaling_factor=arch.rope_factor or 1.0,
             share_embeddings_and_output_weights=arch.tied,
             parallel_output=True,
-            pre_process=parallel_state.is_pipeline_first_stage(),
-            post_process=parallel_state.is_pipeline_last_stage(),
+            pre_process=first and chunk == 0,
+            post_process=last and chunk == chunks - 1,
+            vp_stage=vp_stage,
         )
-    for name, parameter in model.named_parameters():
+
+    with device.scope():
+        models = [build(chunk) for chunk in range(chunks)]
+    for name, parameter in (item for model in models for item in model.named_parameters()):
         if ".experts." in name:
             # Reduce over the expert-data-parallel group. Megatron marks them so only where expert > 1; at expert 1 and
             # expert_tensor != tensor each tensor rank would keep the gradient of its own tokens, without an error.
             parameter.allreduce = False
-    return [model.to(device.current().torch_device)]
+    return [model.to(device.current().torch_device) for model in models]
 
 
-def _local_spec(config: Any, arch: Architecture) -> Any:
+def _local_spec(config: Any, arch: Architecture, vp_stage: int | None) -> Any:
     """Layers of plain torch modules, with SDPA attention and an RMSNorm that allows sequence parallelism."""
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 
@@ -152,10 +165,10 @@ def _local_spec(config: Any, arch: Architecture) -> Any:
     attention.core_attention = SdpaAttention
     if arch.qk_norm:
         attention.q_layernorm = attention.k_layernorm = RmsNorm
-    return _block(config, arch, layer, RmsNorm)
+    return _block(config, arch, layer, RmsNorm, vp_stage)
 
 
-def _transformer_engine_spec(config: Any, arch: Architecture) -> Any:
+def _transformer_engine_spec(config: Any, arch: Architecture, vp_stage: int | None) -> Any:
     """Layers of Transformer Engine, whose attention takes packed rows as they are. GPU only."""
     from megatron.core.extensions.transformer_engine import TENorm
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
@@ -165,16 +178,17 @@ def _transformer_engine_spec(config: Any, arch: Architecture) -> Any:
         moe_grouped_gemm=bool(arch.experts),
         qk_layernorm=arch.qk_norm,
     )
-    return _block(config, arch, layer, TENorm)
+    return _block(config, arch, layer, TENorm, vp_stage)
 
 
-def _block(config: Any, arch: Architecture, layer: Any, norm: type) -> Any:
+def _block(config: Any, arch: Architecture, layer: Any, norm: type, vp_stage: int | None) -> Any:
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 
     if arch.attention_bias:
         attention = layer.submodules.self_attention.submodules
         attention.linear_proj = _always_biased(attention.linear_proj)
-    return TransformerBlockSubmodules(layer_specs=[layer] * get_num_layers_to_build(config), layer_norm=norm)
+    layers = [layer] * get_num_layers_to_build(config, vp_stage)
+    return TransformerBlockSubmodules(layer_specs=layers, layer_norm=norm)
 
 
 def _always_biased(linear: type) -> type:

@@ -4,17 +4,18 @@ from typing import Any
 
 import torch
 
+from pivotrl.policy.chunks import Chunks
 from pivotrl.policy.config import ModelConfig, OptimizerConfig
 
 
-def make_trainable(model: Any, chosen: OptimizerConfig, kept_as: ModelConfig) -> tuple[Any, Any]:
-    """Wrap the model in Megatron's DDP, with float32 gradients, and make Adam on float32 main weights for it.
+def make_trainable(chunks: Chunks, chosen: OptimizerConfig, kept_as: ModelConfig) -> tuple[list[Any], Any]:
+    """Wrap each chunk in Megatron's DDP, with float32 gradients, and make Adam on float32 main weights for all.
 
     Enter `device.scope()` around it. Gradients are summed over micro-batches and data-parallel ranks, not averaged: the
     denominator of the loss is the objective's.
 
     Returns:
-        (the wrapped model, Megatron's optimizer).
+        (the wrapped chunks, Megatron's optimizer).
     """
     from megatron.core.distributed import (
         DistributedDataParallel,
@@ -26,16 +27,19 @@ def make_trainable(model: Any, chosen: OptimizerConfig, kept_as: ModelConfig) ->
     from megatron.core.transformer.module import Float16Module
 
     half = kept_as.dtype == "bfloat16"
-    model_config = model.config
+    model_config = chunks[0].config  # one for all chunks
     model_config.calculate_per_token_loss = True
     model_config.finalize_model_grads_func = lambda model, num_tokens, **groups: finalize_model_grads(model, **groups)
-    wrapped = Float16Module(model_config, model) if half else model
-    ddp = DistributedDataParallel(
-        model_config,
-        DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=chosen.distributed),
-        wrapped,
-    )
-    ddp.broadcast_params()
+    wrapped = [
+        DistributedDataParallel(
+            model_config,
+            DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=chosen.distributed),
+            Float16Module(model_config, model) if half else model,
+        )
+        for model in chunks
+    ]
+    for ddp in wrapped:
+        ddp.broadcast_params()
     config = MegatronConfig(
         optimizer="adam",
         lr=chosen.lr,
@@ -48,9 +52,9 @@ def make_trainable(model: Any, chosen: OptimizerConfig, kept_as: ModelConfig) ->
         params_dtype=torch.bfloat16 if half else torch.float32,
         use_distributed_optimizer=chosen.distributed,
     )
-    optimizer = get_megatron_optimizer(config, [ddp], config_overrides=get_standard_config_overrides(config))
+    optimizer = get_megatron_optimizer(config, wrapped, config_overrides=get_standard_config_overrides(config))
     model_config.grad_scale_func = optimizer.scale_loss
-    return ddp, optimizer
+    return wrapped, optimizer
 
 
 def learning_rate(chosen: OptimizerConfig, step: int) -> float:

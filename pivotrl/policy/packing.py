@@ -59,8 +59,10 @@ def partition(lengths: SequenceOf[int], budget: int) -> list[list[int]]:
     return bins
 
 
-def assign(samples: SequenceOf[Sample], budget: int, num_ranks: int) -> list[list[list[int]]]:
+def assign(samples: SequenceOf[Sample], budget: int, num_ranks: int, multiple_of: int = 1) -> list[list[list[int]]]:
     """Micro-batches of sample indices for each data-parallel rank, equally many on each (an empty list is a dummy).
+
+    Their number is a multiple of `multiple_of`: the interleaved pipeline schedule takes them in runs of PP.
 
     Every rank computes the same answer from the same samples, so that no rank waits in a collective for another.
     Bins are dealt heaviest first to the rank with the least tokens that still has a free place.
@@ -68,6 +70,7 @@ def assign(samples: SequenceOf[Sample], budget: int, num_ranks: int) -> list[lis
     bins = partition([len(sample) for sample in samples], budget)
     weight = [sum(len(samples[i]) for i in members) for members in bins]
     per_rank = max(1, -(-len(bins) // num_ranks))
+    per_rank += -per_rank % multiple_of
     ranks: list[list[list[int]]] = [[] for _ in range(num_ranks)]
     load = [0] * num_ranks
     for b in sorted(range(len(bins)), key=lambda b: (-weight[b], b)):

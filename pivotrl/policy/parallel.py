@@ -18,8 +18,10 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
     Raises:
         ValueError: it names the configuration's key, both numbers, and values that would do.
     """
-    tensor, stages = parallel.tensor, parallel.pipeline
+    tensor = parallel.tensor
     expert, expert_tensor = parallel.expert, parallel.expert_tensor
+
+    stages, chunks = parallel.pipeline, parallel.virtual_pipeline
 
     def divide(key: str, **numbers: int) -> None:
         """The value of `key` must divide each number, which is a key of config.json."""
@@ -35,6 +37,18 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
         "vocab_size": arch.vocab,
     }
     divide("pipeline", num_hidden_layers=arch.layers)
+    if chunks > 1 and stages == 1:
+        raise ValueError(
+            f"parallel.virtual_pipeline is {chunks} with parallel.pipeline 1, where no stages take turns: "
+            "use 1, or raise parallel.pipeline"
+        )
+    if arch.layers % (stages * chunks):
+        per_stage = arch.layers // stages
+        choices = ", ".join(str(d) for d in range(1, per_stage + 1) if per_stage % d == 0)
+        raise ValueError(
+            f"parallel.virtual_pipeline is {chunks}, which does not divide the {per_stage} layers of a stage "
+            f"(num_hidden_layers {arch.layers}, parallel.pipeline {stages}): use {choices}"
+        )
     if arch.experts:
         divide("tensor", **split_by_tensor)
         divide("expert", num_experts=arch.experts)
@@ -72,6 +86,8 @@ class World:
     tp_size: int
     pp_rank: int
     pp_size: int
+    vp_size: int
+    """Chunks of layers on each pipeline stage."""
     dp_rank: int
     dp_size: int
     ep_rank: int
@@ -114,6 +130,7 @@ def initialize(parallel: ParallelConfig, seed: int) -> World:
         parallel_state.initialize_model_parallel(
             tensor_model_parallel_size=parallel.tensor,
             pipeline_model_parallel_size=parallel.pipeline,
+            virtual_pipeline_model_parallel_size=parallel.virtual_pipeline if parallel.virtual_pipeline > 1 else None,
             expert_model_parallel_size=parallel.expert,
             expert_tensor_parallel_size=parallel.expert_tensor,
             create_gloo_process_groups=True,
@@ -133,6 +150,7 @@ def current_world() -> World:
         tp_size=ps.get_tensor_model_parallel_world_size(),
         pp_rank=ps.get_pipeline_model_parallel_rank(),
         pp_size=ps.get_pipeline_model_parallel_world_size(),
+        vp_size=ps.get_virtual_pipeline_model_parallel_world_size() or 1,
         dp_rank=ps.get_data_parallel_rank(),
         dp_size=ps.get_data_parallel_world_size(),
         ep_rank=ps.get_expert_model_parallel_rank(),

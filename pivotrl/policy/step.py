@@ -19,6 +19,7 @@ from pivotrl.objective.loss import ResponseTokens, global_denominator, policy_lo
 from pivotrl.objective.metrics import MetricSums, mean_metrics
 from pivotrl.policy import device
 from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.chunks import Chunks
 from pivotrl.policy.model import build_model
 from pivotrl.policy.optimizer import learning_rate, make_trainable, set_learning_rate
 from pivotrl.policy.packing import MicroBatch, Sample, assign, pack
@@ -42,8 +43,10 @@ class Policy:
         self.config, self.world = config, world
         self.arch = Architecture.from_hf(config.model.path)
         with device.scope():
-            (self.model,) = build_model(
-                self.arch, config.parallel, config.model.dtype, config.model.recompute, model_class=PolicyModel
+            self.model = Chunks(
+                build_model(
+                    self.arch, config.parallel, config.model.dtype, config.model.recompute, model_class=PolicyModel
+                )
             )
             load_hf(self.model, self.arch, config.model.path)
             if config.model.freeze_router:
@@ -65,7 +68,7 @@ class Policy:
         Returns:
             On every rank, for each sample in order, a float32 CPU tensor [len(response_ids)].
         """
-        plan = assign(samples, self.config.training.micro_batch_tokens, self.world.dp_size)[self.world.dp_rank]
+        plan = self._plan(samples)
 
         def keep(batch: MicroBatch, hidden_P1H: Tensor) -> tuple[Tensor, object]:
             logp_N, _ = self._token_log_probs(batch, hidden_P1H, temperature)
@@ -128,9 +131,10 @@ class Policy:
         reference: Sequence[Tensor] | None = None,
     ) -> dict[str, float]:
         """Leave the objective's gradient in every parameter's `main_grad`, reduced over ranks; returns the metrics."""
-        plan = assign(samples, self.config.training.micro_batch_tokens, self.world.dp_size)[self.world.dp_rank]
+        plan = self._plan(samples)
         with device.scope():
-            self.ddp.zero_grad_buffer()
+            for ddp in self.ddp:
+                ddp.zero_grad_buffer()
             self.optimizer.zero_grad()
         loss = partial(self._loss, samples, denominator, old, reference)
         parts = [part for rank in self._gather(self._run(samples, plan, loss)) for part in rank]
@@ -205,11 +209,17 @@ class Policy:
 
     # ------------------------------------------------------------------ passes
 
+    def _plan(self, samples: Sequence[Sample]) -> list[list[int]]:
+        """This rank's micro-batches, as lists of indices into the samples."""
+        runs_of = self.world.pp_size if self.world.vp_size > 1 else 1
+        budget = self.config.training.micro_batch_tokens
+        return assign(samples, budget, self.world.dp_size, multiple_of=runs_of)[self.world.dp_rank]
+
     def _token_log_probs(
         self, batch: MicroBatch, hidden_P1H: Tensor, temperature: float | None = None
     ) -> tuple[Tensor, Tensor]:
         temperature = self.config.rollout.temperature if temperature is None else temperature
-        return self.model.token_log_probs(hidden_P1H, batch.logit_index_N, batch.target_N, temperature)
+        return self.model[-1].token_log_probs(hidden_P1H, batch.logit_index_N, batch.target_N, temperature)
 
     def _run(
         self, samples: Sequence[Sample], plan: list[list[int]], loss: LossFunction, forward_only: bool = False
@@ -241,8 +251,8 @@ class Policy:
         with device.scope():
             return get_forward_backward_func()(
                 forward_step_func=forward_step,
-                data_iterator=iter(batches),
-                model=[self.ddp],
+                data_iterator=[iter(batches) for _ in self.ddp],  # the interleaved schedule wants one for each chunk
+                model=self.ddp,
                 num_microbatches=len(batches),
                 seq_length=max(batch.input_ids.shape[1] for batch in batches),
                 micro_batch_size=1,
