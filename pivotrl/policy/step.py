@@ -24,6 +24,7 @@ from pivotrl.policy.model import build_model
 from pivotrl.policy.optimizer import learning_rate, make_trainable, set_learning_rate
 from pivotrl.policy.packing import MicroBatch, Sample, assign, pack
 from pivotrl.policy.parallel import World
+from pivotrl.policy.router_replay import PolicyReplay
 from pivotrl.policy.weights import Exporter, load_hf
 
 LossFunction = Callable[[MicroBatch, Tensor], tuple[Tensor, object]]
@@ -52,6 +53,9 @@ class Policy:
             if config.model.freeze_router:
                 for name, parameter in self.model.named_parameters():
                     parameter.requires_grad_(".router." not in name)
+            self.routes = PolicyReplay(
+                self.model, self.arch, config.training.router_replay, world, config.parallel.sequence_parallel
+            )
             self.ddp, self.optimizer = make_trainable(self.model, config.optimizer, config.model)
         self._exporter = Exporter(self.model, self.arch)
         self._reference = self._snapshot() if config.objective.beta > 0 else None
@@ -116,12 +120,14 @@ class Policy:
         denominator = global_denominator(objective_config, [len(sample.response_ids) for sample in samples])
         if objective_config.beta == 0 and objective_config.entropy_bonus == 0:
             samples = [sample for sample in samples if sample.advantage != 0]
-        old = self.log_probs(samples) if self.config.training.updates_per_batch > 1 else None
+        with self.routes.old_policy():
+            old = self.log_probs(samples) if self.config.training.updates_per_batch > 1 else None
         reference = self.reference_log_probs(samples) if objective_config.beta > 0 else None
         metrics: dict[str, float] = {}
         for _ in range(self.config.training.updates_per_batch):
             metrics = self.update(samples, step, denominator, old, reference)
-        return metrics
+        self.routes.forget()
+        return metrics | self.routes.metrics()
 
     def gradients(
         self,
@@ -137,7 +143,9 @@ class Policy:
                 ddp.zero_grad_buffer()
             self.optimizer.zero_grad()
         loss = partial(self._loss, samples, denominator, old, reference)
-        parts = [part for rank in self._gather(self._run(samples, plan, loss)) for part in rank]
+        with self.routes.replaying():
+            outputs = self._run(samples, plan, loss)
+        parts = [part for rank in self._gather(outputs) for part in rank]
         # Without a sample there is no token to take a mean over: the loss and its gradient are zero.
         metrics = mean_metrics([sums for _, sums in parts]) if samples else {}
         return metrics | {"loss": sum(value for value, _ in parts)}
@@ -248,7 +256,7 @@ class Policy:
 
             return output, finish
 
-        with device.scope():
+        with device.scope(), self.routes.over(samples, batches):
             return get_forward_backward_func()(
                 forward_step_func=forward_step,
                 data_iterator=[iter(batches) for _ in self.ddp],  # the interleaved schedule wants one for each chunk
