@@ -45,6 +45,7 @@ def sample(session: Session, pivots: Sequence[Pivot], step: int) -> list[list[Sa
                 temperature=config.rollout.temperature,
                 top_p=config.rollout.top_p,
                 max_tokens=config.rollout.max_new_tokens,
+                routes=config.training.router_replay == "engine",
             )
             for pivot in pivots
         ]
@@ -74,7 +75,7 @@ def make_batch(session: Session, groups: Sequence[Group]) -> list[packing.Sample
     group_N = [index for index, group in enumerate(groups) for _ in group.samples]
     advantages = iter(group_advantages(rewards_N, group_N, objective.advantage, objective.advantage_epsilon).tolist())
     return [
-        packing.Sample(group.pivot.prompt_ids, item.token_ids, item.logprobs, next(advantages))
+        packing.Sample(group.pivot.prompt_ids, item.token_ids, item.logprobs, next(advantages), item.routes)
         for group in groups
         for item in group.samples
     ]

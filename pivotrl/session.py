@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pivotrl.config import RunConfig
 from pivotrl.pivots.score import Scorer
+from pivotrl.policy import device, router_replay
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.parallel import World, check_layout, initialize
 from pivotrl.policy.step import Policy
@@ -35,13 +36,15 @@ def open_session(config: RunConfig) -> Session:
         ValueError: the layout, the model folder, the chat template, a parser or the verifier cannot be used.
         RefitError: the engine does not give the policy's log-probs.
     """
-    check_layout(config.parallel, Architecture.from_hf(config.model.path), int(os.environ.get("WORLD_SIZE", "1")))
+    arch, replay = Architecture.from_hf(config.model.path), config.training.router_replay
+    check_layout(config.parallel, arch, int(os.environ.get("WORLD_SIZE", "1")))
+    router_replay.check(replay, arch, device.current().kind)
     template = ChatTemplate(config.model.path, config.model.chat_template)
     parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
     scorer = Scorer(config.verifier, parser, template)
     world = initialize(config.parallel, config.seed)
     policy = Policy(config, world)
-    engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed, world)
+    engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed, world, replay == "engine")
     scorer.attach(ask_with_engine(engine, template))
     refit(policy, engine)
     return Session(config, world, policy, engine, template, parser, scorer)

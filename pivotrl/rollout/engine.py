@@ -4,6 +4,7 @@ Ranks [k * tensor, (k + 1) * tensor) hold engine k, tensor-parallel. All ranks o
 the same requests (vLLM's `external_launcher`), so each of them has the results without a message.
 """
 
+import contextlib
 import os
 import uuid
 from collections.abc import Sequence
@@ -29,7 +30,9 @@ _MIN_BATCHED_TOKENS = 4096
 class Engine:
     """This rank's part of one co-located engine. Constructing it is collective over the whole world."""
 
-    def __init__(self, config: RolloutConfig, model_path: str, dtype: str, seed: int, world: Any = None):
+    def __init__(
+        self, config: RolloutConfig, model_path: str, dtype: str, seed: int, world: Any = None, routes: bool = False
+    ):
         """Load the model of a Hugging Face folder into vLLM.
 
         Args:
@@ -38,6 +41,7 @@ class Engine:
             dtype: "float32" or "bfloat16".
             seed: of the engine; samples depend on their own requests' seeds only.
             world: `policy.parallel.World` of the run; unset, torch.distributed's ranks, or this process alone.
+            routes: be able to return the experts that tokens went to (on GPUs, for models that have experts).
 
         Raises:
             ValueError: as `checks.check_engine`.
@@ -56,7 +60,11 @@ class Engine:
         dist.broadcast_object_list(names, group=self.object_group)
         self.name: str = names[0]
         """The same on every rank, and unlike any other run's."""
-        with environment.launched(self.rank, self.name), environment.uncompiled(self.device_kind):
+        with (
+            environment.launched(self.rank, self.name),
+            environment.uncompiled(self.device_kind),
+            environment.routes_on_every_rank() if routes else contextlib.nullcontext(),
+        ):
             self.llm = LLM(
                 self.model_path,
                 dtype=dtype,
@@ -67,6 +75,7 @@ class Engine:
                 max_num_seqs=config.max_num_seqs,
                 kv_cache_memory_bytes=int(config.kv_cache_gib * 2**30),
                 enable_prefix_caching=True,
+                enable_return_routed_experts=routes,
                 logprobs_mode="raw_logprobs",
                 use_tqdm_on_load=False,
                 **self._platform_options(),

@@ -18,6 +18,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -75,6 +76,24 @@ def launched(rank: int, run: str) -> Iterator[None]:
     dist.barrier()
     for name in Path("/dev/shm").glob(f"{run}-*"):
         name.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def routes_on_every_rank() -> Iterator[None]:
+    """Around the construction of a tensor-parallel engine of `external_launcher` that returns routed experts.
+
+    vLLM keeps them on the first tensor-parallel rank, whose executor reports for all in a server. With this launcher
+    every rank has a scheduler of its own, which stops at a step without them. All ranks capture the same ones (they
+    take part in the collectives of that), so in here each is made to keep them.
+    """
+    from vllm.distributed.aux_output_connector import worker
+
+    original = worker.get_tp_group
+    worker.get_tp_group = lambda: SimpleNamespace(is_first_rank=True)
+    try:
+        yield
+    finally:
+        worker.get_tp_group = original
 
 
 def uncompiled(kind: str) -> contextlib.AbstractContextManager[object]:

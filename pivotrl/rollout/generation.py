@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pivotrl.policy.routes import Routes, of_group
 from pivotrl.rollout.records import Request, Sample
 from pivotrl.rollout.split import engine_seed
 
@@ -21,17 +22,18 @@ _serial = itertools.count()
 class _Sequence:
     """One sample while it grows."""
 
-    __slots__ = ("finish", "logprobs", "token_ids")
+    __slots__ = ("finish", "logprobs", "routes", "token_ids")
 
     def __init__(self) -> None:
         self.token_ids: list[int] = []
         self.logprobs: list[np.ndarray] = []
+        self.routes: list[np.ndarray] = []
         self.finish = ""
 
-    def sample(self) -> Sample:
+    def sample(self, routes: Routes | None) -> Sample:
         logprobs = np.concatenate(self.logprobs)[:, 0].tolist()
         assert self.finish in ("stop", "length") and len(logprobs) == len(self.token_ids), self.finish
-        return Sample(self.token_ids, logprobs, self.finish)
+        return Sample(self.token_ids, logprobs, self.finish, routes)
 
 
 def run(engine: Any, requests: Sequence[Request]) -> list[list[Sample]]:
@@ -60,13 +62,27 @@ def run(engine: Any, requests: Sequence[Request]) -> list[list[Sample]]:
                 sequence = growing[output.request_id]
                 sequence.token_ids += output.new_token_ids
                 sequence.logprobs.append(output.new_logprobs.logprobs)
+                if output.routed_experts is not None:
+                    sequence.routes.append(output.routed_experts)
                 if output.finish_reason is not None:
                     sequence.finish = str(output.finish_reason)
                     del growing[output.request_id]
     finally:
         core.abort_requests(list(growing))
-    results = [[sequence.sample() for sequence in group] for group in groups]
+    results = [_samples(request, group) for request, group in zip(requests, groups, strict=True)]
     return [samples * request.n if _is_greedy(request) else samples for request, samples in zip(requests, results)]
+
+
+def _samples(request: Request, group: list[_Sequence]) -> list[Sample]:
+    if not request.routes:
+        return [sequence.sample(None) for sequence in group]
+    prompt, rows = len(request.prompt_ids), []
+    for index, sequence in enumerate(group):
+        assert sequence.routes, "routes were asked of an engine that returns none"
+        rows.append(np.concatenate(sequence.routes))
+        expected = len(sequence.token_ids) - 1 + (0 if index else prompt)
+        assert len(rows[-1]) == expected, f"{len(rows[-1])} rows of routes where {expected} tokens were run"
+    return [sequence.sample(routes) for sequence, routes in zip(group, of_group(rows, prompt), strict=True)]
 
 
 def sampling_params(request: Request) -> Any:
@@ -91,7 +107,10 @@ def _is_greedy(request: Request) -> bool:
 
 
 def _core_requests(engine: Any, request: Request) -> Iterator[Any]:
-    """One core request for each sample; sample i draws from the request's seed + i, as in `LLM.generate`."""
+    """One core request for each sample; sample i draws from the request's seed + i, as in `LLM.generate`.
+
+    Routes of the prompt are asked of the first sample only.
+    """
     prompt = {"type": "token", "prompt_token_ids": request.prompt_ids}
     template = engine.input_processor.process_inputs(
         str(next(_serial)), prompt, sampling_params(request), engine.get_supported_tasks()
@@ -99,6 +118,7 @@ def _core_requests(engine: Any, request: Request) -> Iterator[Any]:
     for index in range(template.sampling_params.n):
         one, params = copy(template), copy(template.sampling_params)
         params.n, params.seed = 1, template.sampling_params.seed + index
+        params.routed_experts_prompt_start = 0 if request.routes and index == 0 else len(request.prompt_ids)
         one.sampling_params = params
         one.request_id = one.external_req_id = f"{template.request_id}_{index}"
         yield one

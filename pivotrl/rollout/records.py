@@ -1,6 +1,8 @@
 """What goes into an engine and what comes out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from pivotrl.policy.routes import Routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,8 @@ class Request:
     top_p: float
     max_tokens: int
     """Sampled tokens, at most."""
+    routes: bool = False
+    """Whether the samples bring the experts that their tokens went to; needs an engine that returns routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +33,5 @@ class Sample:
     """Log-prob of each sampled token under the model's own distribution: temperature 1, before top-p."""
     finish: str
     """`stop` where the end token was sampled, `length` where the tokens ran out."""
+    routes: Routes | None = field(default=None, compare=False)
+    """Of every token but the last, which the engine never ran. The samples of a request share those of its prompt."""
