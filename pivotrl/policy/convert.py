@@ -143,7 +143,7 @@ def _logits(model: Any, arch: Architecture, world: parallel.World, multiple_of: 
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
 
     def whole(logits: Tensor) -> tuple[Tensor, Tensor]:
-        return logits.sum(), gather_from_tensor_model_parallel_region(logits)
+        return logits.sum(), gather_from_tensor_model_parallel_region(logits)[..., : arch.vocab]
 
     def step(_: Any, chunk: Any) -> tuple[Tensor, Any]:
         return chunk(ids, positions, None), whole

@@ -26,8 +26,10 @@ from pivotrl.policy.mapping import (
     Param,
     experts_of_rank,
     layers_of_stage,
+    moe_names,
     params_of_rank,
     split,
+    stacked_experts,
 )
 from pivotrl.policy.parallel import World
 
@@ -80,16 +82,16 @@ def expert_slots(arch: Architecture, layout: Layout) -> list[Slot]:
         return []
     local = len(experts_of_rank(arch, layout))
     width = arch.expert_ffn // layout.etp_size
-    slots = []
+    slots, stacked = [], stacked_experts(arch)
     for prefix, layer in layers_of_stage(arch, layout):
-        ours, theirs = f"{prefix}mlp.experts.local_experts", f"model.layers.{layer}.mlp.experts"
-        for fc, name, shape, shard in (
-            ("linear_fc1", "gate_up_proj", (2 * arch.expert_ffn, arch.hidden), (2, width, arch.hidden)),
-            ("linear_fc2", "down_proj", (arch.hidden, arch.expert_ffn), (arch.hidden, width)),
+        ours, theirs = f"{prefix}mlp.experts.local_experts", f"model.layers.{layer}.{moe_names(arch).block}.experts"
+        for fc, name, shard in (
+            ("linear_fc1", "gate_up_proj", (2, width, arch.hidden)),
+            ("linear_fc2", "down_proj", (arch.hidden, width)),
         ):
             slots.append(
                 Slot(
-                    HfTensor(f"{theirs}.{name}", (arch.experts, *shape), None),
+                    stacked[f"{theirs}.{name}"],
                     (local, *shard),
                     tuple(f"{ours}.{j}.{fc}.weight" for j in range(local)),
                 )
@@ -160,7 +162,7 @@ class Exporter:
                 if stack_experts:
                     yield slot.tensor.name, stacked
                 else:
-                    yield from _single_experts(slot.tensor.name, stacked)
+                    yield from self._single_experts(slot.tensor.name, stacked)
 
     @torch.no_grad()
     def _gather(self, bucket: Bucket, group: Any) -> Iterator[tuple[int, Tensor, Slot]]:
@@ -206,24 +208,26 @@ class Exporter:
         width = -2 if len(slot.shard_shape) == 4 else -1
         return shards.movedim(1, width - 1).reshape(slot.tensor.shape)
 
+    def _single_experts(self, name: str, stacked: Tensor) -> Iterator[tuple[str, Tensor]]:
+        names = moe_names(self._arch)
+        prefix, kind = name.rsplit(".", 1)
+        for expert, tensor in enumerate(stacked):
+            if kind == "down_proj":
+                yield f"{prefix}.{expert}.{names.down}.weight", tensor
+            else:
+                gate, up = tensor.chunk(2)
+                yield f"{prefix}.{expert}.{names.gate}.weight", gate
+                yield f"{prefix}.{expert}.{names.up}.weight", up
+
 
 def _unshard(rows: Tensor, slot: Slot) -> Tensor:
     """[TP, n] -> the whole tensor."""
     shards = rows.unflatten(1, slot.shard_shape)
     if slot.tensor.dim is None:
         return shards[0]
-    return shards.movedim(0, slot.tensor.dim).reshape(slot.tensor.shape)
-
-
-def _single_experts(name: str, stacked: Tensor) -> Iterator[tuple[str, Tensor]]:
-    prefix, kind = name.rsplit(".", 1)
-    for expert, tensor in enumerate(stacked):
-        if kind == "down_proj":
-            yield f"{prefix}.{expert}.down_proj.weight", tensor
-        else:
-            gate, up = tensor.chunk(2)
-            yield f"{prefix}.{expert}.gate_proj.weight", gate
-            yield f"{prefix}.{expert}.up_proj.weight", up
+    # Shards of a padded vocabulary are longer together than it is.
+    whole = shards.movedim(0, slot.tensor.dim).flatten(slot.tensor.dim, slot.tensor.dim + 1)
+    return whole.narrow(slot.tensor.dim, 0, slot.tensor.shape[slot.tensor.dim])
 
 
 def layout_of(world: World) -> Layout:

@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pivotrl.json_object import JsonObject
+from pivotrl.policy.mapping import MIXTRAL_MOE
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -20,7 +22,8 @@ class HfFiles:
     """The tensors of a Hugging Face folder, read lazily and in slices.
 
     An MoE layer's experts may be stored one by one or stacked (`mlp.experts.gate_up_proj` [E, 2I, H] and `down_proj`
-    [E, H, I]); either way they are read under the names of single experts.
+    [E, H, I]); either way they are read under the names of single experts. Mixtral's blocks are read under the name
+    `block_sparse_moe`, also where transformers 5 stored them as `mlp`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -72,7 +75,7 @@ class HfFiles:
     @property
     def stacked_experts(self) -> bool:
         """Whether the experts of a layer are stored as two stacked tensors."""
-        return any(name.endswith("mlp.experts.down_proj") for name in self.file_of)
+        return any(name.endswith(".experts.down_proj") for name in self.file_of)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -89,40 +92,89 @@ class HfFiles:
     def read(self, name: str, shape: tuple[int, ...], dim: int | None, part: int, parts: int) -> Tensor:
         """Shard `part` of `parts` along `dim` (None: the whole) of the tensor that should have `shape`.
 
+        The shards are equal: where `parts` does not divide, zeros follow the tensor's last rows.
+
         Raises:
             ValueError: the tensor is missing or has another shape.
         """
-        begin = [0] * len(shape)
-        size = list(shape)
-        if dim is not None:
-            size[dim] = shape[dim] // parts
-            begin[dim] = part * size[dim]
-        stored, prefix, stored_shape = name, [], shape
-        if name not in self.file_of:
-            stored, prefix, rows, stored_shape = self._stacked(name, shape)
-            begin[0] += rows
-        if stored not in self.file_of:
-            raise ValueError(f"{self.path}: no tensor {name!r} (of shape {list(shape)}) among its {len(self.file_of)}")
-        view = self._handle(self.file_of[stored]).get_slice(stored)
-        found = list(view.get_shape())
-        if found[len(prefix) :] != list(stored_shape) or (prefix and found[0] <= prefix[0]):
-            raise ValueError(
-                f"{self.path / self.file_of[stored]}: {stored!r} has shape {found}, "
-                f"but config.json makes {name!r} {list(shape)}"
-            )
-        index = tuple(slice(b, b + s) for b, s in zip([*prefix, *begin], [*([1] * len(prefix)), *size]))
-        return view[index].reshape(size)
+        stored = self._find(name, shape)
+        return cut(self._handle(self.file_of[stored.name]).get_slice(stored.name), stored, shape, dim, part, parts)
 
-    def _stacked(self, name: str, shape: tuple[int, ...]) -> tuple[str, list[int], int, tuple[int, ...]]:
-        """Where one expert's tensor lies in a stacked one: stored name, [expert], first row, shape of one expert's."""
-        head, found, tail = name.partition(".mlp.experts.")
-        if not found:
-            return name, [], 0, shape
-        expert, kind = int(tail.split(".")[0]), tail.split(".")[1]
-        if kind == "down_proj":
-            return f"{head}.mlp.experts.down_proj", [expert], 0, shape
-        rows = shape[0] if kind == "up_proj" else 0
-        return f"{head}.mlp.experts.gate_up_proj", [expert], rows, (2 * shape[0], *shape[1:])
+    def copy(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """The whole tensor that should have `shape`, in memory of its own: nothing of the file stays mapped.
+
+        Raises:
+            ValueError: the tensor is missing or has another shape.
+        """
+        from safetensors import safe_open
+
+        stored = self._find(name, shape)
+        file = str(self.path / self.file_of[stored.name])
+        if not stored.expert:
+            with safe_open(file, framework="pt", backend="pread") as handle:
+                return handle.get_tensor(stored.name)
+        with safe_open(file, framework="pt") as handle:  # mapped, because `pread` would read all experts
+            return cut(handle.get_slice(stored.name), stored, shape, None, 0, 1).clone()
+
+    def _find(self, name: str, shape: tuple[int, ...]) -> "Stored":
+        """Where the tensor lies.
+
+        Raises:
+            ValueError: the tensor is missing or has another shape.
+        """
+        found = next((stored for stored in self._places(name, shape) if stored.name in self.file_of), None)
+        if found is None:
+            raise ValueError(f"{self.path}: no tensor {name!r} (of shape {list(shape)}) among its {len(self.file_of)}")
+        file = self.file_of[found.name]
+        is_shape = list(self._handle(file).get_slice(found.name).get_shape())
+        if is_shape[len(found.expert) :] != list(found.shape) or (found.expert and is_shape[0] <= found.expert[0]):
+            raise ValueError(
+                f"{self.path / file}: {found.name!r} has shape {is_shape}, but config.json makes {name!r} {list(shape)}"
+            )
+        return found
+
+    def _places(self, name: str, shape: tuple[int, ...]) -> Iterator["Stored"]:
+        """Where the tensor may lie: under its own name, or in a stacked one."""
+        for stored in (name, name.replace(f".{MIXTRAL_MOE.block}.", ".mlp.")):
+            yield Stored(stored, (), 0, shape)
+            head, found, tail = stored.partition(".experts.")
+            expert, kind, *_ = [*tail.split("."), ""]
+            if found and kind in ("down_proj", MIXTRAL_MOE.down):
+                yield Stored(f"{head}.experts.down_proj", (int(expert),), 0, shape)
+            elif found:
+                rows = shape[0] if kind in ("up_proj", MIXTRAL_MOE.up) else 0
+                yield Stored(f"{head}.experts.gate_up_proj", (int(expert),), rows, (2 * shape[0], *shape[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where a tensor lies in a file: alone, or inside the stacked tensor of a layer's experts."""
+
+    name: str
+    expert: tuple[int, ...]
+    """The first index, empty for a tensor that is alone."""
+    row: int
+    """Where it begins, in its first dimension."""
+    shape: tuple[int, ...]
+    """Of the stored tensor, without the experts' dimension."""
+
+
+def cut(view: Any, stored: Stored, shape: tuple[int, ...], dim: int | None, part: int, parts: int) -> Tensor:
+    """Shard `part` of `parts` along `dim` of a tensor of `shape` that lies in `view`, which is indexed by slices."""
+    begin, size = [0] * len(shape), list(shape)
+    missing = 0
+    if dim is not None:
+        rows = -(-shape[dim] // parts)
+        begin[dim] = min(part * rows, shape[dim])
+        size[dim] = min(rows, shape[dim] - begin[dim])
+        missing = rows - size[dim]
+    begin[0] += stored.row
+    index = [slice(expert, expert + 1) for expert in stored.expert]
+    index += [slice(b, b + s) for b, s in zip(begin, size)]
+    shard = view[tuple(index)].reshape(size)
+    if missing:
+        shard = torch.cat([shard, shard.new_zeros(*size[:dim], missing, *size[dim + 1 :])], dim)
+    return shard
 
 
 def read_shard(
@@ -133,7 +185,7 @@ def read_shard(
         return source.read(name, shape, dim, part, parts)
     tensor = source[name]
     assert tuple(tensor.shape) == shape, (name, tensor.shape, shape)
-    return tensor if dim is None else tensor.chunk(parts, dim)[part]
+    return cut(tensor, Stored(name, (), 0, shape), shape, dim, part, parts)
 
 
 def copy_side_files(source: Path, target: Path) -> None:

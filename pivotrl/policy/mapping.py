@@ -1,7 +1,8 @@
 """Which Hugging Face tensors make up which Megatron parameter. Pure: no process group, no live tensor but those given.
 
 A Hugging Face tensor is split along at most one dimension, over the tensor-parallel ranks (an expert's over the
-expert-tensor ranks). A rank's Megatron parameter joins its shards of one or several of them:
+expert-tensor ranks), in equal shards; a vocabulary that does not divide has zeros behind its last row. A rank's
+Megatron parameter joins its shards of one or several of them:
 
 - `whole`: one tensor's shard as it is;
 - `cat`: gate shard, then up shard, along the first dimension (the fused gated MLP);
@@ -19,6 +20,34 @@ from torch import Tensor
 from pivotrl.policy.architecture import Architecture
 
 Join = Literal["whole", "cat", "qkv"]
+
+
+@dataclass(frozen=True, slots=True)
+class MoeNames:
+    """What an architecture's files call the parts of an MoE layer."""
+
+    block: str
+    """Between `model.layers.{i}.` and `.gate.weight` or `.experts.`."""
+    gate: str
+    up: str
+    down: str
+
+
+_QWEN_MOE = MoeNames("mlp", "gate_proj", "up_proj", "down_proj")
+MIXTRAL_MOE = MoeNames("block_sparse_moe", "w1", "w3", "w2")
+
+
+def moe_names(arch: Architecture) -> MoeNames:
+    """Names of the MoE layers' parts in the architecture's files."""
+    return MIXTRAL_MOE if arch.name == "MixtralForCausalLM" else _QWEN_MOE
+
+
+def padded_vocab(arch: Architecture, tensor: int) -> int:
+    """Rows of the embedding over `tensor` ranks: the next multiple. Those beyond the vocabulary are zero.
+
+    They are never looked up, take no probability and are never exported, so they stay zero.
+    """
+    return -(-arch.vocab // tensor) * tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +77,10 @@ class HfTensor:
     """The dimension that is split; None where every rank holds all of it."""
 
     def shard_shape(self, parts: int) -> tuple[int, ...]:
-        """Shape of one of `parts` equal shards."""
+        """Shape of one of `parts` equal shards, padding included."""
         if self.dim is None:
             return self.shape
-        return tuple(size // parts if d == self.dim else size for d, size in enumerate(self.shape))
+        return tuple(-(-size // parts) if d == self.dim else size for d, size in enumerate(self.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +174,7 @@ def _attention(arch: Architecture, ours: str, theirs: str) -> list[Param]:
     if arch.attention_bias:
         biases = tuple(HfTensor(f"{b}{x}_proj.bias", (n,), 0) for x, n in rows.items())
         params.append(Param((f"{a}linear_qkv.bias",), biases, "qkv"))
+    if arch.output_bias:
         params.append(Param((f"{a}linear_proj.bias",), norm(f"{b}o_proj.bias", arch.hidden), "whole"))
     if arch.qk_norm:
         for x in "qk":
@@ -165,7 +195,7 @@ def _dense_mlp(arch: Architecture, layout: Layout, ours: str, theirs: str) -> li
 
 def _experts(arch: Architecture, layout: Layout, ours: str, theirs: str) -> list[Param]:
     norm = HfTensor(f"{theirs}post_attention_layernorm.weight", (arch.hidden,), None)
-    router = HfTensor(f"{theirs}mlp.gate.weight", (arch.experts, arch.hidden), None)
+    router = HfTensor(f"{theirs}{moe_names(arch).block}.gate.weight", (arch.experts, arch.hidden), None)
     params = [
         Param((f"{ours}pre_mlp_layernorm.weight",), (norm,), "whole"),
         Param((f"{ours}mlp.router.weight",), (router,), "whole"),
@@ -180,9 +210,23 @@ def _experts(arch: Architecture, layout: Layout, ours: str, theirs: str) -> list
 
 def expert_tensors(arch: Architecture, prefix: str, expert: int) -> tuple[HfTensor, HfTensor, HfTensor]:
     """Gate, up and down projection of one expert; `prefix` is `model.layers.{i}.`."""
-    name = f"{prefix}mlp.experts.{expert}."
-    gate, up = (HfTensor(f"{name}{x}_proj.weight", (arch.expert_ffn, arch.hidden), 0) for x in ("gate", "up"))
-    return gate, up, HfTensor(f"{name}down_proj.weight", (arch.hidden, arch.expert_ffn), 1)
+    names = moe_names(arch)
+    name = f"{prefix}{names.block}.experts.{expert}."
+    gate, up = (HfTensor(f"{name}{x}.weight", (arch.expert_ffn, arch.hidden), 0) for x in (names.gate, names.up))
+    return gate, up, HfTensor(f"{name}{names.down}.weight", (arch.hidden, arch.expert_ffn), 1)
+
+
+def stacked_experts(arch: Architecture) -> dict[str, HfTensor]:
+    """Every MoE layer's experts as two tensors, gate over up [E, 2I, H] and down [E, H, I], by name."""
+    tensors = [
+        HfTensor(f"model.layers.{layer}.{moe_names(arch).block}.experts.{kind}", (arch.experts, *shape), None)
+        for layer in range(arch.layers if arch.experts else 0)
+        for kind, shape in (
+            ("gate_up_proj", (2 * arch.expert_ffn, arch.hidden)),
+            ("down_proj", (arch.hidden, arch.expert_ffn)),
+        )
+    ]
+    return {tensor.name: tensor for tensor in tensors}
 
 
 def all_tensors(arch: Architecture) -> dict[str, HfTensor]:

@@ -7,6 +7,7 @@ import torch
 from pivotrl.policy import device
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.config import ParallelConfig, Recompute
+from pivotrl.policy.mapping import padded_vocab
 
 __all__ = ["Architecture", "build_model", "transformer_config"]
 
@@ -123,7 +124,7 @@ def build_model(
         return (model_class or GPTModel)(
             config,
             make_spec(config, arch, vp_stage),
-            vocab_size=arch.vocab,
+            vocab_size=padded_vocab(arch, parallel.tensor),
             max_sequence_length=arch.max_positions,
             position_embedding_type="rope",
             rotary_base=arch.rope_theta,
@@ -139,12 +140,23 @@ def build_model(
 
     with device.scope():
         models = [build(chunk) for chunk in range(chunks)]
+    for model in models:
+        model.vocabulary = arch.vocab
+        _zero_padding(model, arch)
     for name, parameter in (item for model in models for item in model.named_parameters()):
         if ".experts." in name:
             # Reduce over the expert-data-parallel group. Megatron marks them so only where expert > 1; at expert 1 and
             # expert_tensor != tensor each tensor rank would keep the gradient of its own tokens, without an error.
             parameter.allreduce = False
     return [model.to(device.current().torch_device) for model in models]
+
+
+def _zero_padding(model: Any, arch: Architecture) -> None:
+    """Zero the rows beyond the vocabulary. A checkpoint's load does the same, see `mapping.padded_vocab`."""
+    for name, parameter in model.named_parameters():
+        if name in ("embedding.word_embeddings.weight", "output_layer.weight"):
+            first = len(parameter) * model.pg_collection.tp.rank()
+            parameter.data[max(0, arch.vocab - first) :].zero_()
 
 
 def _local_spec(config: Any, arch: Architecture, vp_stage: int | None) -> Any:
@@ -161,6 +173,8 @@ def _local_spec(config: Any, arch: Architecture, vp_stage: int | None) -> Any:
         normalization="RMSNorm",
     )
     layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = RmsNorm
+    if arch.experts:  # as Transformer Engine's layers store it, whose norm is fused with a dense MLP only
+        del layer.submodules.sharded_state_dict_keys_map["pre_mlp_layernorm."]
     attention = layer.submodules.self_attention.submodules
     attention.core_attention = SdpaAttention
     if arch.qk_norm:
@@ -173,18 +187,21 @@ def _transformer_engine_spec(config: Any, arch: Architecture, vp_stage: int | No
     from megatron.core.extensions.transformer_engine import TENorm
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
 
+    from pivotrl.policy.attention import transformer_engine_attention
+
     layer = get_gpt_layer_with_transformer_engine_spec(
         num_experts=arch.experts or None,
         moe_grouped_gemm=bool(arch.experts),
         qk_layernorm=arch.qk_norm,
     )
+    layer.submodules.self_attention.submodules.core_attention = transformer_engine_attention()
     return _block(config, arch, layer, TENorm, vp_stage)
 
 
 def _block(config: Any, arch: Architecture, layer: Any, norm: type, vp_stage: int | None) -> Any:
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 
-    if arch.attention_bias:
+    if arch.output_bias:
         attention = layer.submodules.self_attention.submodules
         attention.linear_proj = _always_biased(attention.linear_proj)
     layers = [layer] * get_num_layers_to_build(config, vp_stage)

@@ -34,7 +34,6 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
     split_by_tensor = {
         "num_attention_heads": arch.heads,
         "num_key_value_heads": arch.kv_heads,
-        "vocab_size": arch.vocab,
     }
     divide("pipeline", num_hidden_layers=arch.layers)
     if chunks > 1 and stages == 1:

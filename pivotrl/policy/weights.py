@@ -11,10 +11,10 @@ from pivotrl.policy import export, parallel
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.export import layout_of, match_params
 from pivotrl.policy.hf_files import HfFiles, read_shard
-from pivotrl.policy.mapping import all_tensors, join, params_of_rank
+from pivotrl.policy.mapping import MIXTRAL_MOE, all_tensors, join, moe_names, params_of_rank, stacked_experts
 
-# Buffers that old checkpoints carry; they follow from config.json.
-_DERIVED = ".rotary_emb.inv_freq"
+DERIVED = ".rotary_emb.inv_freq"
+"""Buffers that old checkpoints carry; they follow from config.json."""
 
 
 class Exporter(export.Exporter):
@@ -71,9 +71,10 @@ def unknown_tensors(files: HfFiles, arch: Architecture) -> list[str]:
     """Stored tensors that the architecture has no place for. A tied model's stored `lm_head.weight` is not one."""
     known = set(all_tensors(arch)) | {"lm_head.weight"}
     if files.stacked_experts:
-        for layer in range(arch.layers):
-            known |= {f"model.layers.{layer}.mlp.experts.{kind}_proj" for kind in ("gate_up", "down")}
-    return sorted(name for name in files.file_of if name not in known and not name.endswith(_DERIVED))
+        known |= set(stacked_experts(arch))
+    if moe_names(arch) is MIXTRAL_MOE:
+        known |= {name.replace(f".{MIXTRAL_MOE.block}.", ".mlp.") for name in known}
+    return sorted(name for name in files.file_of if name not in known and not name.endswith(DERIVED))
 
 
 def save_model(model: Any, folder: str | Path) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pivotrl.rollout import proof
 from pivotrl.rollout.engine import Engine
-from pivotrl.rollout.inventory import STACKED, find_landings
+from pivotrl.rollout.inventory import find_landings
 from pivotrl.rollout.landings import Landing
 from pivotrl.rollout.plan import Plan, RefitError, Shape, make_plan
 
@@ -83,16 +83,10 @@ def _make_route(policy: WeightSource, engine: Engine) -> Route:
 
 def exported_shapes(arch: Any) -> dict[str, Shape]:
     """Names and shapes of `policy.export(stack_experts=True)` for an architecture."""
-    from pivotrl.policy.mapping import all_tensors
+    from pivotrl.policy.mapping import all_tensors, stacked_experts
 
-    shapes = {name: tuple(tensor.shape) for name, tensor in all_tensors(arch).items() if ".mlp.experts." not in name}
-    if arch.experts:
-        gate_up, down = STACKED
-        for layer in range(arch.layers):
-            prefix = f"model.layers.{layer}.mlp.experts"
-            shapes[f"{prefix}.{gate_up}"] = (arch.experts, 2 * arch.expert_ffn, arch.hidden)
-            shapes[f"{prefix}.{down}"] = (arch.experts, arch.hidden, arch.expert_ffn)
-    return shapes
+    single = {name: tensor for name, tensor in all_tensors(arch).items() if ".experts." not in name}
+    return {name: tuple(tensor.shape) for name, tensor in (single | stacked_experts(arch)).items()}
 
 
 def _move(policy: WeightSource, route: Route) -> tuple[dict[str, int], int]:

@@ -34,6 +34,7 @@ from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_regi
 
 from pivotrl.policy.head import PolicyModel  # noqa: E402
 from pivotrl.policy.hf_files import HfFiles  # noqa: E402
+from pivotrl.policy.mapping import moe_names  # noqa: E402
 from pivotrl.policy.model import build_model  # noqa: E402
 from pivotrl.policy.weights import (  # noqa: E402
     Exporter,
@@ -81,7 +82,7 @@ def run(model, world, batches: list[tuple], forward_only: bool = False) -> list[
     def loss_of(labels, real, hidden):
         with torch.no_grad():
             logits, _ = core.output_layer(hidden, weight=core.head_weight())
-            whole = gather_from_tensor_model_parallel_region(logits)[:, 0].clone()
+            whole = gather_from_tensor_model_parallel_region(logits)[:, 0, : core.vocabulary].clone()
         logp, _ = core.token_log_probs(hidden, torch.arange(real), labels[0, :real], temperature=1.0)
         return -logp.mean(), {"logits": whole}
 
@@ -179,10 +180,11 @@ def stacked_differences(core, arch, files: HfFiles) -> set[str]:
                 wrong.add(f"bucketed {name}")
             continue
         prefix, kind = name.rsplit(".", 1)
-        parts = ("gate", "up") if kind == "gate_up_proj" else ("down",)
+        names = moe_names(arch)
+        parts = (names.gate, names.up) if kind == "gate_up_proj" else (names.down,)
         expected = torch.stack(
             [
-                torch.cat([files.whole(f"{prefix}.{expert}.{part}_proj.weight") for part in parts])
+                torch.cat([files.whole(f"{prefix}.{expert}.{part}.weight") for part in parts])
                 for expert in range(arch.experts)
             ]
         )

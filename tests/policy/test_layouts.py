@@ -24,6 +24,8 @@ FOUR_RANKS = [
     ("llama_tied", {"pipeline": 2}),
     ("llama_tied", {"tensor": 2, "sequence": False}),
     ("llama_bias", {"tensor": 2}),
+    ("qwen2", {"tensor": 2, "pipeline": 2}),
+    ("odd_mixtral", {"tensor": 2, "pipeline": 2, "expert": 2}),
 ]
 """The ranks that a layout leaves over are data-parallel."""
 
@@ -45,7 +47,7 @@ def check(result: dict) -> None:
 @pytest.fixture(scope="module")
 def one_rank(tiny: Path) -> list[dict]:
     """Without torchrun: the process makes a group of one."""
-    kinds = ["moe", "moe_raw_probs", "dense", "llama_tied", "llama_bias", "moe_bf16"]
+    kinds = ["moe", "moe_raw_probs", "dense", "llama_tied", "llama_bias", "moe_bf16", "qwen2", "odd_mixtral"]
     jobs = [[str(tiny / kind), {}] for kind in kinds] + [
         [str(tiny / kind), {"recompute": how}]
         for kind, how in [("moe", "full"), ("moe", "selective"), ("dense", "selective")]
@@ -56,7 +58,7 @@ def one_rank(tiny: Path) -> list[dict]:
     return results(done.stdout)
 
 
-@pytest.mark.parametrize("job", range(9))
+@pytest.mark.parametrize("job", range(11))
 def test_one_rank_equals_transformers(one_rank: list[dict], job: int) -> None:
     check(one_rank[job])
 

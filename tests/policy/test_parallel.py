@@ -50,7 +50,6 @@ def test_accepts(layout: dict, world_size: int) -> None:
     [
         (MOE, {"tensor": 3}, 3, "parallel.tensor is 3, which does not divide num_attention_heads 32: use 1, 2, 4"),
         (MOE, {"tensor": 8}, 8, "parallel.tensor is 8, which does not divide num_key_value_heads 4: use 1, 2, 4"),
-        (replace(MOE, vocab=151937), {"tensor": 2}, 2, "vocab_size 151937: use 1"),
         (replace(DENSE, ffn=6142), {"tensor": 4}, 4, "intermediate_size 6142: use 1, 2"),
         (MOE, {"expert": 3}, 3, "parallel.expert is 3, which does not divide num_experts 128"),
         (MOE, {"expert_tensor": 5}, 5, "parallel.expert_tensor is 5, which does not divide moe_intermediate_size 768"),
@@ -68,6 +67,10 @@ def test_refuses(arch: Architecture, layout: dict, world_size: int, said: str) -
         check_layout(ParallelConfig(**layout), arch, world_size)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_vocabulary_may_leave_a_rest() -> None:
+    check_layout(ParallelConfig(tensor=4), replace(MOE, vocab=151937), 4)
 
 
 def test_a_dense_model_may_go_without_sequence_parallelism() -> None:

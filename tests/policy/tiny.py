@@ -38,15 +38,18 @@ KINDS = {
     "dense": ("Qwen3", {"rope_parameters": {"rope_theta": 2000.0}}),
     "llama_tied": ("Llama", {"tie_word_embeddings": True}),
     "llama_bias": ("Llama", {"attention_bias": True, "rope_parameters": _LLAMA3, "max_position_embeddings": 16384}),
+    "odd_mixtral": ("Mixtral", {"num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 97}),
+    "qwen2": ("Qwen2", {"head_dim": None, "hidden_size": 64, "vocab_size": 95, "tie_word_embeddings": True}),
 }
 
 
-def build(kind: str) -> torch.nn.Module:
-    """The transformers model of that kind, in float32."""
+def build(kind: str, **sizes: int) -> torch.nn.Module:
+    """The transformers model of that kind, in float32; `sizes` are keys of its config that are other than here."""
     import transformers
 
     name, changes = KINDS[kind]
-    config = getattr(transformers, f"{name}Config")(**{**_COMMON, **changes})
+    keys = {key: value for key, value in {**_COMMON, **changes, **sizes}.items() if value is not None}
+    config = getattr(transformers, f"{name}Config")(**keys)
     config._attn_implementation = "eager"
     torch.manual_seed(sorted(KINDS).index(kind))
     model = getattr(transformers, f"{name}ForCausalLM")(config).float()
@@ -83,21 +86,27 @@ def make(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
 def _gradients(model: torch.nn.Module, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     model.zero_grad()
     loss.backward()
-    return on_disk({name: parameter.grad for name, parameter in model.named_parameters()})
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return on_disk(gradients, MIXTRAL if model.config.model_type == "mixtral" else QWEN)
 
 
-def on_disk(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+QWEN, MIXTRAL = ("mlp", "gate_proj", "up_proj", "down_proj"), ("block_sparse_moe", "w1", "w3", "w2")
+
+
+def on_disk(tensors: dict[str, torch.Tensor], moe: tuple[str, str, str, str] = QWEN) -> dict[str, torch.Tensor]:
     """Copies under the names that files use: transformers' fused experts as one tensor per expert and projection."""
     result = {}
-    for name, tensor in tensors.items():
-        if name.endswith("mlp.experts.gate_up_proj"):
+    block, gate_name, up_name, down_name = moe
+    for memory_name, tensor in tensors.items():
+        name = memory_name.replace(".mlp.", f".{block}.")
+        if name.endswith("experts.gate_up_proj"):
             for expert, pair in enumerate(tensor):
                 gate, up = pair.chunk(2)
-                result[name.replace("gate_up_proj", f"{expert}.gate_proj.weight")] = gate.clone()
-                result[name.replace("gate_up_proj", f"{expert}.up_proj.weight")] = up.clone()
-        elif name.endswith("mlp.experts.down_proj"):
+                result[name.replace("gate_up_proj", f"{expert}.{gate_name}.weight")] = gate.clone()
+                result[name.replace("gate_up_proj", f"{expert}.{up_name}.weight")] = up.clone()
+        elif name.endswith("experts.down_proj"):
             for expert, down in enumerate(tensor):
-                result[name.replace("down_proj", f"{expert}.down_proj.weight")] = down.clone()
+                result[name.replace("down_proj", f"{expert}.{down_name}.weight")] = down.clone()
         else:
             result[name] = tensor.clone()
     return result
