@@ -1,4 +1,4 @@
-"""Attention core on a CPU: torch's SDPA, dense or packed. On a GPU Transformer Engine's takes this place.
+"""Attention cores of the layers: torch's SDPA or Transformer Engine's, and `tree_attention` for rows of trees.
 
 Legend: T = tokens of a packed row, S = sequence length, B = batch, H = query heads of this rank, K = key-value heads
 of this rank, D = head size.
@@ -6,12 +6,52 @@ of this rank, D = head size.
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from megatron.core.packed_seq_params import PackedSeqParams
 from megatron.core.transformer.module import MegatronModule
 from torch import Tensor
+
+from pivotrl.policy import tree_attention
+from pivotrl.policy.packing import MicroBatch
+
+
+@dataclass
+class TreeParams(PackedSeqParams):
+    """A row of trees, where Megatron hands on how a row is packed, through its layers and their recomputation.
+
+    `qkv_format` stays "sbhd": Megatron then applies RoPE token by token, from the table that `PolicyModel` picks by
+    position. With "thd" it would begin at 0 in every sequence.
+    """
+
+    layout: tree_attention.Layout | None = None
+
+
+def packed_params(batch: MicroBatch, packing: str) -> PackedSeqParams:
+    """What Megatron's layers are told of the row: its trees, or with `plain` packing the bounds of its sequences."""
+    if packing == "prompt_once":
+        layout = tree_attention.Layout(batch.trees, batch.input_ids.device)
+        longest = max(tree.prompt + max(tree.responses, default=0) for tree in batch.trees)
+        return TreeParams(qkv_format="sbhd", max_seqlen_q=longest, max_seqlen_kv=longest, layout=layout)
+    bounds = [tree.start for tree in batch.trees] + [batch.trees[-1].end]
+    cu_seqlens = torch.tensor(bounds, dtype=torch.int32, device=batch.input_ids.device)
+    longest = max(end - start for start, end in itertools.pairwise(bounds))
+    return PackedSeqParams(
+        qkv_format="thd",
+        cu_seqlens_q=cu_seqlens,
+        cu_seqlens_kv=cu_seqlens,
+        max_seqlen_q=longest,
+        max_seqlen_kv=longest,
+    )
+
+
+def attend_trees(query: Tensor, key: Tensor, value: Tensor, params: TreeParams, scale: float) -> Tensor:
+    """[T, 1, H, D] and twice [T, 1, K, D], as Megatron's attention layer has them, to [T, 1, H * D]."""
+    out_THD = tree_attention.attend(query.squeeze(1), key.squeeze(1), value.squeeze(1), params.layout, scale)
+    return out_THD.flatten(1)[:, None]
 
 
 class SdpaAttention(MegatronModule):
@@ -52,12 +92,14 @@ class SdpaAttention(MegatronModule):
             query: [S, B, H, D], or packed [T, H, D].
             key, value: [S, B, K, D], or packed [T, K, D].
             packed_seq_params: Megatron's PackedSeqParams; with `qkv_format` "thd" its `cu_seqlens_q` bounds the
-                sequences. Tokens behind the last bound are padding and give zeros.
+                sequences. Tokens behind the last bound are padding and give zeros. With TreeParams B is 1.
 
         Returns:
             [S, B, H * D], or packed [T, H * D].
         """
         assert attention_bias is None
+        if isinstance(packed_seq_params, TreeParams):
+            return attend_trees(query, key, value, packed_seq_params, self.scale)
         if packed_seq_params is not None and packed_seq_params.qkv_format == "thd":
             return self._packed(query, key, value, packed_seq_params.cu_seqlens_q.tolist())
         seq, batch = query.shape[:2]
@@ -78,3 +120,28 @@ class SdpaAttention(MegatronModule):
     def _causal(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         grouped = query.shape[-3] != key.shape[-3]
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.scale, enable_gqa=grouped)
+
+
+def transformer_engine_attention() -> type:
+    """Transformer Engine's attention, which hands rows of trees to `tree_attention`. GPU only."""
+    from megatron.core.extensions.transformer_engine import TEDotProductAttention
+
+    class TreeOrFusedAttention(TEDotProductAttention):
+        def __init__(self, config: Any, *args: Any, softmax_scale: float | None = None, **kwargs: Any) -> None:
+            super().__init__(config, *args, softmax_scale=softmax_scale, **kwargs)
+            self.tree_scale = softmax_scale or 1.0 / math.sqrt(config.kv_channels)
+            self.context_parallel = config.context_parallel_size
+
+        def forward(
+            self, query: Tensor, key: Tensor, value: Tensor, *args: Any, packed_seq_params: Any = None, **kwargs: Any
+        ) -> Tensor:
+            if not isinstance(packed_seq_params, TreeParams):
+                return super().forward(query, key, value, *args, packed_seq_params=packed_seq_params, **kwargs)
+            if self.context_parallel > 1:
+                raise ValueError(
+                    f"training.packing is prompt_once, which does not split a sequence over the "
+                    f"{self.context_parallel} context-parallel ranks: set training.packing: plain"
+                )
+            return attend_trees(query, key, value, packed_seq_params, self.tree_scale)
+
+    return TreeOrFusedAttention

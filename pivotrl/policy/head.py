@@ -1,19 +1,23 @@
 """The model as the trainer runs it: it ends in hidden states, of which only response tokens go through the head.
 
 Legend: T = tokens of a micro-batch, P = those of them on this rank (T / TP with sequence parallelism, else all),
-N = response tokens, H = hidden size, V = vocabulary entries of this tensor-parallel rank.
+N = response tokens, U = tokens that predict one or more of them, H = hidden size,
+V = vocabulary entries of this tensor-parallel rank.
 """
 
 from typing import Any
 
+import torch
 from megatron.core.models.gpt import GPTModel
 from megatron.core.tensor_parallel import (
     copy_to_tensor_model_parallel_region,
     gather_from_sequence_parallel_region,
 )
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from pivotrl.objective.head import head_logprob
+from pivotrl.objective.head import head_logprob, wide_dtype
+from pivotrl.policy.attention import TreeParams
 
 
 class PolicyModel(GPTModel):
@@ -22,6 +26,20 @@ class PolicyModel(GPTModel):
     Its parameters, their names and its checkpoints are a GPTModel's: the output layer is there and holds the weight,
     but is not run.
     """
+
+    vocabulary: int
+    """Entries of the vocabulary without its padding; `model.build_model` says it."""
+
+    def _preprocess(
+        self, input_ids: Tensor, position_ids: Tensor, *args: Any, packed_seq_params: Any = None, **kwargs: Any
+    ) -> tuple:
+        """As Megatron's, with RoPE's table [T, 1, 1, D] by position for rows of trees. Runs on every pipeline stage."""
+        outputs = super()._preprocess(input_ids, position_ids, *args, packed_seq_params=packed_seq_params, **kwargs)
+        if not isinstance(packed_seq_params, TreeParams):
+            return outputs
+        assert self.config.moe_expert_capacity_factor is None, "a dropped prompt token would be missed by all responses"
+        decoder_input, table, *others = outputs
+        return decoder_input, table.index_select(0, position_ids[0]), *others
 
     def _postprocess(self, hidden_states: Tensor, *_: Any, **__: Any) -> Tensor:
         return hidden_states
@@ -44,7 +62,8 @@ class PolicyModel(GPTModel):
 
         Args:
             hidden_P1H: what the model gave, on its last stage; may have been cast to float32 on the way.
-            index_N: rows of the micro-batch's T tokens, each at most once.
+            index_N: rows of the micro-batch's T tokens. A prompt's last one is there once for each of its responses,
+                whose first tokens it predicts; it is reduced over the tensor-parallel ranks once.
         """
         weight_VH = self.head_weight()
         tp_group = self.pg_collection.tp
@@ -56,6 +75,31 @@ class PolicyModel(GPTModel):
             )
         else:
             hidden_TH = hidden_PH
-        hidden_NH = copy_to_tensor_model_parallel_region(hidden_TH.index_select(0, index_N), group=tp_group)
+        row_U, place_N = index_N.unique(return_inverse=True)
+        hidden_UH = copy_to_tensor_model_parallel_region(hidden_TH.index_select(0, row_U), group=tp_group)
+        hidden_NH = _Repeat.apply(hidden_UH, place_N)
         main_grad = getattr(weight_VH, "main_grad", None)
-        return head_logprob(hidden_NH, weight_VH, target_N, tp_group, temperature, weight_grad_VH=main_grad)
+        return head_logprob(hidden_NH, weight_VH, target_N, tp_group, temperature, self.vocabulary, main_grad)
+
+
+class _Repeat(torch.autograd.Function):
+    """Rows of [U, H] by index, some of them several times: [N, H]. Their gradient is summed in float32 at least, in the
+    same order in every run, which index_select's on a GPU is not."""
+
+    @staticmethod
+    def forward(ctx, rows_UH, place_N):
+        ctx.save_for_backward(place_N)
+        ctx.count = len(rows_UH)
+        return rows_UH.index_select(0, place_N)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_NH):
+        (place_N,) = ctx.saved_tensors
+        wide_NH = d_NH.to(wide_dtype(d_NH))
+        total_UH = wide_NH.new_zeros(ctx.count, d_NH.shape[1])
+        if d_NH.is_cuda:  # sorts the places first, and adds without atomics
+            total_UH.index_put_((place_N,), wide_NH, accumulate=True)
+        else:
+            total_UH.index_add_(0, place_N, wide_NH)
+        return total_UH.to(d_NH.dtype), None

@@ -1,123 +1,111 @@
-"""Sequences of many lengths become packed micro-batches, equally many on every data-parallel rank.
+"""Samples become packed micro-batches: rows of trees, each a prompt with the responses that share it.
 
-Legend: S = sequences, T = tokens of a micro-batch (padding included), N = response tokens of a micro-batch.
+Legend: T = tokens of a micro-batch (padding included), N = response tokens of a micro-batch.
 """
 
-import itertools
-from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+from pivotrl.policy.routes import Routes
+from pivotrl.policy.tree_attention import Tree
+
+Piece = tuple[int, ...]
+"""Indices of samples with one prompt, of which their micro-batch holds one copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One sampled action behind its prompt, as the trainer sees it."""
 
-    prompt_ids: SequenceOf[int]
-    response_ids: SequenceOf[int]
-    sampler_log_probs: SequenceOf[float] = ()
+    prompt_ids: Sequence[int]
+    response_ids: Sequence[int]
+    sampler_log_probs: Sequence[float] = ()
     """The engine's log-prob of each response token; empty where nobody sampled (scoring)."""
     advantage: float = 0.0
+    routes: Routes | None = field(default=None, compare=False)
+    """The experts that the engine sent its tokens to, where they are to be replayed."""
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """Tokens [start, start + length) of a row are tokens [position, position + length) of a sample's prompt and
+    response, end to end. A shared prompt is one segment, which names its first sample."""
+
+    sample: int
+    position: int
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One packed row of sequences, each attending to itself only."""
+    """One packed row of trees."""
 
     input_ids: Tensor
-    """[1, T] int64."""
+    """[1, T] int64. A response's last token is the input of nothing and left out."""
     position_ids: Tensor
-    """[1, T] int64, from 0 in every sequence."""
-    cu_seqlens: Tensor
-    """[S + 1] int32, start of every sequence; the padding is a last sequence of its own."""
-    max_seqlen: int
+    """[1, T] int64: from 0 in every prompt, and from the prompt's length in each of its responses."""
+    trees: tuple[Tree, ...]
+    """They cover the row; the padding is a last tree without responses."""
+    segments: tuple[Segment, ...]
+    """In the order of the row. The padding is in none."""
     logit_index_N: Tensor
-    """int64: the position whose logits predict response token n."""
+    """int64: the token of the row whose logits predict response token n. The end of a prompt predicts the first token
+    of each of its responses."""
     target_N: Tensor
     """int64: response token n."""
     sample_N: Tensor
-    """int64: index of token n's sample in the caller's list."""
+    """int64, rising: index of token n's sample in the caller's list."""
 
 
-def partition(lengths: SequenceOf[int], budget: int) -> list[list[int]]:
-    """Indices of sequences in bins of at most `budget` tokens (first fit, longest first); a longer one is alone."""
-    bins: list[list[int]] = []
-    room: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        fit = next((b for b, free in enumerate(room) if free >= lengths[index]), None)
-        if fit is None:
-            bins.append([])
-            room.append(budget)
-            fit = len(bins) - 1
-        bins[fit].append(index)
-        room[fit] -= lengths[index]
-    return bins
+def pack(samples: Sequence[Sample], pieces: Sequence[Piece], multiple_of: int, device: torch.device) -> MicroBatch:
+    """Lay the pieces end to end, padded with zeros to a multiple of `multiple_of` tokens.
 
-
-def assign(samples: SequenceOf[Sample], budget: int, num_ranks: int, multiple_of: int = 1) -> list[list[list[int]]]:
-    """Micro-batches of sample indices for each data-parallel rank, equally many on each (an empty list is a dummy).
-
-    Their number is a multiple of `multiple_of`: the interleaved pipeline schedule takes them in runs of PP.
-
-    Every rank computes the same answer from the same samples, so that no rank waits in a collective for another.
-    Bins are dealt heaviest first to the rank with the least tokens that still has a free place.
-    """
-    bins = partition([len(sample) for sample in samples], budget)
-    weight = [sum(len(samples[i]) for i in members) for members in bins]
-    per_rank = max(1, -(-len(bins) // num_ranks))
-    per_rank += -per_rank % multiple_of
-    ranks: list[list[list[int]]] = [[] for _ in range(num_ranks)]
-    load = [0] * num_ranks
-    for b in sorted(range(len(bins)), key=lambda b: (-weight[b], b)):
-        rank = min((r for r in range(num_ranks) if len(ranks[r]) < per_rank), key=lambda r: (load[r], r))
-        ranks[rank].append(sorted(bins[b]))
-        load[rank] += weight[b]
-    for mine in ranks:
-        mine.extend([] for _ in range(per_rank - len(mine)))
-    return ranks
-
-
-def pack(samples: SequenceOf[Sample], indices: SequenceOf[int], multiple_of: int, device: torch.device) -> MicroBatch:
-    """Lay the named samples end to end, padded with zeros to a multiple of `multiple_of` tokens.
-
-    No samples at all give a dummy of padding only: it takes part in every collective and weighs nothing.
+    No pieces at all give a dummy of padding only: it takes part in every collective and weighs nothing.
     """
     tokens: list[int] = []
     positions: list[int] = []
-    starts = [0]
-    logit_index: list[int] = []
-    targets: list[int] = []
-    owners: list[int] = []
-    for index in indices:
-        sample = samples[index]
-        assert sample.prompt_ids, "a prompt has at least one token: its last one predicts the first of the response"
-        first = starts[-1] + len(sample.prompt_ids) - 1
-        logit_index.extend(range(first, first + len(sample.response_ids)))
-        targets.extend(sample.response_ids)
-        owners.extend([index] * len(sample.response_ids))
-        tokens.extend([*sample.prompt_ids, *sample.response_ids])
-        positions.extend(range(len(sample)))
-        starts.append(len(tokens))
+    trees: list[Tree] = []
+    segments: list[Segment] = []
+    logits: dict[int, list[int]] = {}
+
+    def lay(sample: int, ids: Sequence[int], position: int) -> None:
+        if len(ids):
+            segments.append(Segment(sample, position, len(tokens), len(ids)))
+            tokens.extend(ids)
+            positions.extend(range(position, position + len(ids)))
+
+    for piece in pieces:
+        start, prompt = len(tokens), samples[piece[0]].prompt_ids
+        assert len(prompt), "a prompt has at least one token: its last one predicts the first of the response"
+        lay(piece[0], prompt, 0)
+        for index in piece:
+            first, inputs = len(tokens), samples[index].response_ids[:-1]
+            lay(index, inputs, len(prompt))
+            logits[index] = [start + len(prompt) - 1, *range(first, len(tokens))]
+        trees.append(Tree(start, len(prompt), tuple(len(samples[index].response_ids) - 1 for index in piece)))
     padding = -len(tokens) % multiple_of if tokens else multiple_of
     if padding:
+        trees.append(Tree(len(tokens), padding, ()))
         tokens.extend([0] * padding)
         positions.extend(range(padding))
-        starts.append(len(tokens))
 
-    def row(values: list[int], dtype: torch.dtype = torch.int64) -> Tensor:
-        return torch.tensor(values, dtype=dtype, device=device)
+    def row(values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=device)
 
+    placed = sorted(logits)
     return MicroBatch(
         input_ids=row(tokens)[None],
         position_ids=row(positions)[None],
-        cu_seqlens=row(starts, torch.int32),
-        max_seqlen=max(end - start for start, end in itertools.pairwise(starts)),
-        logit_index_N=row(logit_index),
-        target_N=row(targets),
-        sample_N=row(owners),
+        trees=tuple(trees),
+        segments=tuple(segments),
+        logit_index_N=row([token for index in placed for token in logits[index]]),
+        target_N=row([token for index in placed for token in samples[index].response_ids]),
+        sample_N=row([index for index in placed for _ in samples[index].response_ids]),
     )

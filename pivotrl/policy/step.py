@@ -19,10 +19,12 @@ from pivotrl.objective.loss import ResponseTokens, global_denominator, policy_lo
 from pivotrl.objective.metrics import MetricSums, mean_metrics
 from pivotrl.policy import device
 from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.balance import Plan, assign
 from pivotrl.policy.chunks import Chunks
+from pivotrl.policy.cost import Cost
 from pivotrl.policy.model import build_model
 from pivotrl.policy.optimizer import learning_rate, make_trainable, set_learning_rate
-from pivotrl.policy.packing import MicroBatch, Sample, assign, pack
+from pivotrl.policy.packing import MicroBatch, Sample, pack
 from pivotrl.policy.parallel import World
 from pivotrl.policy.router_replay import PolicyReplay
 from pivotrl.policy.weights import Exporter, load_hf
@@ -57,6 +59,7 @@ class Policy:
                 self.model, self.arch, config.training.router_replay, world, config.parallel.sequence_parallel
             )
             self.ddp, self.optimizer = make_trainable(self.model, config.optimizer, config.model)
+        self._plain_told = False
         self._exporter = Exporter(self.model, self.arch)
         self._reference = self._snapshot() if config.objective.beta > 0 else None
 
@@ -148,7 +151,7 @@ class Policy:
         parts = [part for rank in self._gather(outputs) for part in rank]
         # Without a sample there is no token to take a mean over: the loss and its gradient are zero.
         metrics = mean_metrics([sums for _, sums in parts]) if samples else {}
-        return metrics | {"loss": sum(value for value, _ in parts)}
+        return metrics | {"loss": sum(value for value, _ in parts), "prompt_once_gain": plan.gain}
 
     def update(
         self,
@@ -217,11 +220,15 @@ class Policy:
 
     # ------------------------------------------------------------------ passes
 
-    def _plan(self, samples: Sequence[Sample]) -> list[list[int]]:
-        """This rank's micro-batches, as lists of indices into the samples."""
+    def _plan(self, samples: Sequence[Sample]) -> Plan:
+        """The micro-batches of all ranks; once in a run it is said that they are plain where trees were asked for."""
         runs_of = self.world.pp_size if self.world.vp_size > 1 else 1
-        budget = self.config.training.micro_batch_tokens
-        return assign(samples, budget, self.world.dp_size, multiple_of=runs_of)[self.world.dp_rank]
+        chosen, ranks = self.config.training, self.world.dp_size
+        plan = assign(samples, chosen.micro_batch_tokens, ranks, chosen.packing, Cost.of(self.arch), runs_of)
+        if plan.note and self.world.rank == 0 and not self._plain_told:
+            print(plan.note, flush=True)
+            self._plain_told = True
+        return plan
 
     def _token_log_probs(
         self, batch: MicroBatch, hidden_P1H: Tensor, temperature: float | None = None
@@ -229,25 +236,19 @@ class Policy:
         temperature = self.config.rollout.temperature if temperature is None else temperature
         return self.model[-1].token_log_probs(hidden_P1H, batch.logit_index_N, batch.target_N, temperature)
 
-    def _run(
-        self, samples: Sequence[Sample], plan: list[list[int]], loss: LossFunction, forward_only: bool = False
-    ) -> list:
+    def _run(self, samples: Sequence[Sample], plan: Plan, loss: LossFunction, forward_only: bool = False) -> list:
         """Run the pipeline schedule over this rank's micro-batches; what `loss` reports, on last stages, in order."""
-        from megatron.core.packed_seq_params import PackedSeqParams
         from megatron.core.pipeline_parallel import get_forward_backward_func
 
-        multiple_of = self.config.parallel.tensor
-        batches = [pack(samples, indices, multiple_of, device.current().torch_device) for indices in plan]
+        from pivotrl.policy.attention import packed_params
 
-        def forward_step(iterator: Iterator[MicroBatch], model: torch.nn.Module):
-            batch = next(iterator)
-            packed = PackedSeqParams(
-                qkv_format="thd",
-                cu_seqlens_q=batch.cu_seqlens,
-                cu_seqlens_kv=batch.cu_seqlens,
-                max_seqlen_q=batch.max_seqlen,
-                max_seqlen_kv=batch.max_seqlen,
-            )
+        multiple_of = self.config.parallel.tensor
+        mine = plan.ranks[self.world.dp_rank]
+        batches = [pack(samples, pieces, multiple_of, device.current().torch_device) for pieces in mine]
+        rows = [(batch, packed_params(batch, plan.packing)) for batch in batches]
+
+        def forward_step(iterator: Iterator[tuple], model: torch.nn.Module):
+            batch, packed = next(iterator)
             output = model(batch.input_ids, batch.position_ids, None, packed_seq_params=packed)
 
             def finish(hidden_P1H: Tensor):
@@ -259,7 +260,7 @@ class Policy:
         with device.scope(), self.routes.over(samples, batches):
             return get_forward_backward_func()(
                 forward_step_func=forward_step,
-                data_iterator=[iter(batches) for _ in self.ddp],  # the interleaved schedule wants one for each chunk
+                data_iterator=[iter(rows) for _ in self.ddp],  # the interleaved schedule wants one for each chunk
                 model=self.ddp,
                 num_microbatches=len(batches),
                 seq_length=max(batch.input_ids.shape[1] for batch in batches),
