@@ -140,8 +140,7 @@ class PolicyReplay:
         rank, size = self._shard
         for batch in batches:
             tokens = batch.input_ids.shape[1]
-            segments = [(s.sample, s.position, s.start, s.length) for s in batch.segments]
-            row_TMK = lay(segments, routes, lengths, layers, (tokens, self._arch.top_k))
+            row_TMK = lay(batch.segments, routes, lengths, layers, (tokens, self._arch.top_k))
             assert row_TMK.max(initial=-1) < self._arch.experts, "a route to an expert that the model has not"
             known += int((row_TMK[:, :1, 0] >= 0).sum())
             mine_PMK = row_TMK[rank * tokens // size : (rank + 1) * tokens // size]

@@ -5,8 +5,12 @@ Legend: T = tokens of a micro-batch's row, L = layers of the model, M = layers o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from pivotrl.policy.packing import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ def of_group(rows: Sequence[np.ndarray], prompt_tokens: int) -> list[Routes]:
 
 
 def lay(
-    segments: Sequence[tuple[int, int, int, int]],
+    segments: Sequence["Segment"],
     routes: Sequence[Routes | None],
     prompt_tokens: Sequence[int],
     layers: Sequence[int],
@@ -50,22 +54,22 @@ def lay(
     """Routes along a micro-batch's row, -1 where a token has none: int16 [T, M, K].
 
     Args:
-        segments: (sample, position, start, length), as `packing.Segment`: tokens [start, start + length) of the row are
-            tokens [position, position + length) of that sample's prompt and response.
+        segments: which tokens of which samples the row has.
         routes: of every sample of the batch.
         prompt_tokens: prompt length of every sample.
         layers: indices of this rank's layers, from 0.
         shape: (T, K).
     """
     row_TMK = np.full((shape[0], len(layers), shape[1]), -1, np.int16)
-    for sample, position, start, length in segments:
-        known = routes[sample]
+    for segment in segments:
+        known, prompt = routes[segment.sample], prompt_tokens[segment.sample]
         if known is None:
             continue
-        assert len(known.prompt) <= prompt_tokens[sample], "routes of more tokens than the prompt has"
-        for part, offset in ((known.prompt, 0), (known.response, prompt_tokens[sample])):
-            begin, end = max(position, offset), min(position + length, offset + len(part))
+        assert len(known.prompt) <= prompt, "routes of more tokens than the prompt has"
+        for part, offset in ((known.prompt, 0), (known.response, prompt)):
+            begin = max(segment.position, offset)
+            end = min(segment.position + segment.length, offset + len(part))
             if begin < end:
-                chosen = part[begin - offset : end - offset][:, layers]
-                row_TMK[start + begin - position : start + end - position] = chosen
+                at = segment.start - segment.position
+                row_TMK[at + begin : at + end] = part[begin - offset : end - offset][:, layers]
     return row_TMK
