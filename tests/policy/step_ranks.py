@@ -24,7 +24,10 @@ def check(folder: Path, reference: dict, case: dict) -> None:
             "model": {"path": str(folder), "dtype": "float32"},
             "parallel": case.get("parallel", {}),
             "objective": reference["objective"],
-            "training": {"micro_batch_tokens": case.get("micro_batch_tokens", 64)},
+            "training": {
+                "micro_batch_tokens": case.get("micro_batch_tokens", 64),
+                "packing": case.get("packing", "prompt_once"),
+            },
             "optimizer": reference["optimizer"] | {"distributed": case.get("distributed", False)},
         },
         "test",
@@ -70,6 +73,7 @@ def check(folder: Path, reference: dict, case: dict) -> None:
                     "grads_relative": total_error,
                     "stepped": step_error,
                     "loss": metrics["loss"],
+                    "gain": metrics["prompt_once_gain"],
                     "grad_norm": policy_metrics["grad_norm"],
                 }
             ),

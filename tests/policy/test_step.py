@@ -15,14 +15,16 @@ from tests.policy.tiny import build, on_disk
 OPTIMIZER = {"lr": 1e-3, "weight_decay": 0.1, "beta2": 0.95, "clip_grad": 0.05}
 OBJECTIVE = {"beta": 0.1, "clip_low": 0.1, "clip_high": 0.1, "entropy_bonus": 0.01}
 
-ONE_RANK = [{}, {"micro_batch_tokens": 1}, {"micro_batch_tokens": 4096}]
+PLAIN = {"packing": "plain"}
+ONE_RANK = [{}, {"micro_batch_tokens": 1}, {"micro_batch_tokens": 24}, {"micro_batch_tokens": 4096}, PLAIN]
 TWO_RANKS = [
     {"parallel": {"tensor": 2, "expert": 2}},
     {"parallel": {"tensor": 2, "expert": 2}, "distributed": True},
+    {"parallel": {"tensor": 2, "expert": 2}, **PLAIN},
     {"parallel": {"tensor": 2, "expert_tensor": 2}, "micro_batch_tokens": 4096},
     {"parallel": {"expert": 2}},
     {"parallel": {"expert": 2}, "distributed": True},
-    {"parallel": {"expert": 2}, "micro_batch_tokens": 4096},  # the second rank has a dummy, and its experts work
+    {"parallel": {"expert": 2}, "micro_batch_tokens": 4096, **PLAIN},  # a dummy on the second rank, whose experts work
     {"parallel": {}, "micro_batch_tokens": 4096},
     {"parallel": {"pipeline": 2}},
 ]
@@ -44,11 +46,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def tokens(count: int) -> list[int]:
         return torch.randint(1, 96, (count,), generator=draw).tolist()
 
-    lengths = [(5, 3), (17, 6), (1, 1), (9, 4), (30, 7), (2, 5), (12, 2)]
-    advantages = [1.0, -0.5, 2.0, 0.0, -1.5, 0.75, 0.3]
+    prompts = [tokens(length) for length in (17, 1, 30, 9)]
+    # ragged groups, one of a single sample, prompts and responses of one token, a group whose samples stand apart
+    drawn = [(0, 6), (0, 1), (1, 1), (3, 4), (0, 3), (1, 5), (2, 7), (3, 4), (0, 6), (3, 2)]
+    advantages = [1.0, -0.5, 2.0, 0.0, -1.5, 0.75, 0.3, -0.7, 0.4, 1.2]
     samples = [
-        Sample(tokens(prompt), tokens(response), [-2.0] * response, advantage)
-        for (prompt, response), advantage in zip(lengths, advantages, strict=True)
+        Sample(prompts[prompt], tokens(response), [-2.0] * response, advantage)
+        for (prompt, response), advantage in zip(drawn, advantages, strict=True)
     ]
     log_probs, entropies = zip(*(score(model, sample) for sample in samples), strict=True)
 
@@ -59,12 +63,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = parse_config(
         {"output": "unused", "model": {"path": str(folder)}, "objective": OBJECTIVE}, "test"
     ).objective
-    denominator = global_denominator(config, [response for _, response in lengths])
+    denominator = global_denominator(config, [response for _, response in drawn])
     result = policy_loss(
         config,
         ResponseTokens(
             logp_T=torch.cat(log_probs),
-            sample_index_T=torch.repeat_interleave(torch.arange(7), torch.tensor([r for _, r in lengths])),
+            sample_index_T=torch.arange(len(drawn)).repeat_interleave(torch.tensor([r for _, r in drawn])),
             advantages_S=torch.tensor(advantages),
             old_logp_T=torch.cat(old),
             reference_logp_T=torch.cat(reference),
@@ -120,6 +124,8 @@ def test_gradient_and_step_equal_transformers_on_every_layout(folder: Path, num_
         assert result["grads"] is None or result["grads"] < 1e-6, result
         assert result["grads_relative"] is None or result["grads_relative"] < 5e-6, result
         assert result["stepped"] < 5e-5, result
+        apart = PLAIN.items() <= result["case"].items() or result["case"].get("micro_batch_tokens") == 1
+        assert result["gain"] == 1 if apart else result["gain"] > 1.2, result
     for key in ("log_probs", "grads", "grads_relative", "stepped"):  # seen with -s
         print(f"{num_ranks} ranks, {len(cases)} cases, largest {key}: {max(r[key] or 0 for r in results):.1e}")
     for key, tolerance in (("loss", 1e-6), ("grad_norm", 1e-5)):
