@@ -51,12 +51,14 @@ def train(session: "Session") -> None:
         for step in range(start, steps):
             timer = PhaseTimer()
             with timer.phase("rollout"):
+                policy.sleep()  # until its next update; it is awake where a checkpoint is written
                 pivots = sampler.batch(step)
                 samples = collect.sample(session, pivots, step)
             with timer.phase("verify"):
                 groups = collect.judge(session, pivots, samples)
                 batch = collect.make_batch(session, groups)
             with timer.phase("train"):
+                policy.wake()
                 learned = policy.train_step(batch, step)
             with timer.phase("refit"):
                 proof = refit(policy, engine)

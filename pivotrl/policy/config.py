@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pivotrl.schema import Section
 
@@ -22,7 +22,8 @@ class ModelConfig(Section):
     freeze_router: bool = False
     """Keep the MoE routers as they are (NVIDIA's recipes do)."""
     aux_loss: float = Field(0.0, ge=0)
-    """Weight of the load-balancing loss of MoE layers. A prompt that is trained once counts once in it."""
+    """Weight of the load-balancing loss of each MoE layer, see `policy/load_balance.py`; 0.001 is usual. A prompt that
+    is trained once counts once in it."""
 
     @field_validator("recompute", mode="before")
     @classmethod
@@ -30,6 +31,15 @@ class ModelConfig(Section):
         if isinstance(value, bool):
             raise ValueError(f"write {'full' if value else 'none'} for what was {str(value).lower()}, or selective")
         return value
+
+    @model_validator(mode="after")
+    def _balances_what_it_trains(self) -> "ModelConfig":
+        if self.aux_loss and self.freeze_router:
+            raise ValueError(
+                f"aux_loss is {self.aux_loss:g} with freeze_router true: a frozen router cannot be balanced; "
+                "set aux_loss 0, or freeze_router false"
+            )
+        return self
 
 
 class ParallelConfig(Section):
@@ -73,7 +83,19 @@ class OptimizerConfig(Section):
     precision_aware: bool = False
     """Keep Adam's moments in bfloat16 (Transformer Engine's FusedAdam, so on GPUs only; needs `distributed`)."""
     offload: float = Field(0.0, ge=0, le=1)
-    """Share of the optimizer's state that lives, and is updated, in the CPU's memory."""
+    """Share of the optimizer's state that lives, and is updated, in the CPU's memory (bfloat16 models; needs
+    `distributed`)."""
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> "OptimizerConfig":
+        for key in ("precision_aware", "offload"):
+            if getattr(self, key) and not self.distributed:
+                raise ValueError(f"{key} is {getattr(self, key)} with distributed false, which it needs true")
+        if self.precision_aware and self.offload:
+            raise ValueError(
+                f"precision_aware is true with offload {self.offload:g}: the CPU's Adam keeps float32 moments; use one"
+            )
+        return self
 
 
 class TrainingConfig(Section):
@@ -91,8 +113,9 @@ class TrainingConfig(Section):
     """`prompt_once`: the samples of one prompt share one copy of it in a micro-batch. `plain`: every sample brings its
     own. The gradient is the same."""
     router_replay: Literal["none", "trainer", "engine"] = "none"
-    """Experts that a token goes to in the update: chosen anew, as the trainer's own pass before the first update chose
-    them, or as the engine did that sampled it (GPUs only)."""
+    """Which experts a token goes to in the updates of a batch. `none`: the router chooses anew. `trainer`: those of the
+    pass for the old log-probs, so it does something where `updates_per_batch` is above 1. `engine`: those that the
+    engine sent it to when it sampled, in that pass as well (GPUs only). The router keeps its gradient."""
     offload: bool = False
     """Move gradients and the optimizer's state out of the way while the engine is awake."""
 

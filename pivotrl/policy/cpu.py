@@ -6,7 +6,7 @@ Three kinds of change, each with its reason beside it:
    whether there is a GPU. They exist only inside `scope()`.
 2. A torch function mode, also only inside `scope()`: `device="cuda"` in any torch call means the CPU, and
    `Tensor.type()` answers with the CUDA name that Megatron's optimizers compare against.
-3. Six functions of Megatron itself, replaced for good by `patch_megatron()`: nothing else in the process calls them.
+3. Eight functions of Megatron itself, replaced for good by `patch_megatron()`: nothing else in the process calls them.
 
 So vLLM and transformers, which live in the same process, never see a changed torch. A function mode belongs to one
 thread; CPU autograd runs the Python code of a backward pass in the thread that called it.
@@ -145,11 +145,13 @@ def scope() -> Iterator[None]:
 def patch_megatron() -> None:
     """Import Megatron-Core inside a scope and replace what gloo or a CPU tensor cannot do. Call it once."""
     with scope():
+        import megatron.core.optimizer.optimizer_config as optimizer_config
         import megatron.core.tensor_parallel.mappings as mappings
         import megatron.core.tensor_parallel.random as random
         import megatron.core.transformer.module  # noqa: F401  (it keeps torch.cuda's tensor types at import)
         import megatron.core.transformer.moe.moe_utils as moe_utils
         import megatron.core.transformer.moe.token_dispatcher as token_dispatcher
+        from megatron.core.optimizer.cpu_offloading import HybridDeviceOptimizer
 
     # They reach for CUDA's own generators, past torch.cuda.get_rng_state.
     random._get_cuda_rng_state = lambda *args, **kwargs: torch.get_rng_state()
@@ -164,8 +166,42 @@ def patch_megatron() -> None:
     # Where Transformer Engine is installed, the router would multiply with its CUDA-only kernel.
     moe_utils.te_general_gemm = None
 
+    # Without Transformer Engine it compares None with a version.
+    optimizer_config.is_te_min_version = lambda *args, **kwargs: False
+
+    # The CPU-offloaded Adam tells the GPU's tensors from its copies by `is_cuda`.
+    HybridDeviceOptimizer._get_sub_optimizer_param_groups = _told_apart(
+        HybridDeviceOptimizer._get_sub_optimizer_param_groups
+    )
+
     mappings._gather_along_first_dim = _uneven_gather(mappings._gather_along_first_dim)
     mappings._reduce_scatter_along_first_dim = _uneven_reduce_scatter(mappings._reduce_scatter_along_first_dim)
+
+
+class _HostCopies(TorchFunctionMode):
+    """Tensors are a GPU's, but for what `Tensor.cpu()` gave, which is a copy, and what was made of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._host: dict[int, Tensor] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if func == Tensor.is_cuda.__get__:  # made anew at every look
+            return id(args[0]) not in self._host
+        if func is Tensor.pin_memory:
+            return args[0]
+        result = args[0].clone() if func is Tensor.cpu else func(*args, **(kwargs or {}))
+        if func is Tensor.cpu or (args and isinstance(args[0], Tensor) and id(args[0]) in self._host):
+            self._host[id(result)] = result
+        return result
+
+
+def _told_apart(split: Any) -> Any:
+    def split_on_cpu(self: Any, offload_fraction: float) -> Any:
+        with _HostCopies():
+            return split(self, offload_fraction)
+
+    return split_on_cpu
 
 
 def _uneven_gather(even_gather: Any) -> Any:

@@ -23,6 +23,10 @@ class Device:
     """torch.distributed's backend for tensors."""
     transformer_engine: bool
     """Whether layers come from NVIDIA's Transformer Engine."""
+    adam: Literal["torch", "apex", "transformer_engine"] = "torch"
+    """Whose Adam Megatron takes: a fused one where there is one."""
+    gradient_fusion: Literal["apex", "transformer_engine"] | None = None
+    """Who adds weight gradients to `main_grad` inside the matrix multiplication that makes them, if anyone."""
 
 
 @functools.cache
@@ -42,8 +46,21 @@ def current() -> Device:
     if not torch.cuda.is_available():
         raise ValueError("PIVOTRL_DEVICE=cuda, but torch sees no GPU here: unset it to run on the CPU")
     index = int(os.environ.get("LOCAL_RANK", "0"))
-    found = importlib.util.find_spec("transformer_engine") is not None
-    return Device("cuda", torch.device("cuda", index), "nccl", transformer_engine=found)
+    engine = _installed("transformer_engine")
+    # Apex's kernel is a module of its own, which is there only where Apex was built with its CUDA extensions.
+    kernel = _installed("fused_weight_gradient_mlp_cuda")
+    return Device(
+        "cuda",
+        torch.device("cuda", index),
+        "nccl",
+        transformer_engine=engine,
+        adam="transformer_engine" if engine else "apex" if _installed("apex") else "torch",
+        gradient_fusion="transformer_engine" if engine else "apex" if kernel else None,
+    )
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 @functools.cache

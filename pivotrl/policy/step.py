@@ -23,6 +23,7 @@ from pivotrl.policy.balance import Plan, assign
 from pivotrl.policy.chunks import Chunks
 from pivotrl.policy.cost import Cost
 from pivotrl.policy.model import build_model
+from pivotrl.policy.offload import Offload
 from pivotrl.policy.optimizer import learning_rate, make_trainable, set_learning_rate
 from pivotrl.policy.packing import MicroBatch, Sample, pack
 from pivotrl.policy.parallel import World
@@ -59,6 +60,7 @@ class Policy:
                 self.model, self.arch, config.training.router_replay, world, config.parallel.sequence_parallel
             )
             self.ddp, self.optimizer = make_trainable(self.model, config.optimizer, config.model)
+        self._offload = Offload(self.ddp, self.optimizer, list(self.model.parameters()))
         self._plain_told = False
         self._exporter = Exporter(self.model, self.arch)
         self._reference = self._snapshot() if config.objective.beta > 0 else None
@@ -106,6 +108,21 @@ class Policy:
 
     # ------------------------------------------------------------------ training
 
+    def sleep(self) -> None:
+        """Before sampling: with `training.offload`, put gradients and the optimizer's state away. Weights stay, so the
+        policy can score and export."""
+        if self.config.training.offload:
+            self._offload.sleep()
+
+    def wake(self) -> None:
+        """Before an update, or before a checkpoint is written or read: undo `sleep`."""
+        if self.config.training.offload:
+            self._offload.wake()
+
+    @property
+    def asleep(self) -> bool:
+        return self._offload.asleep
+
     def train_step(self, samples: Sequence[Sample], step: int) -> dict[str, float]:
         """One optimizer update, or `training.updates_per_batch` of them, on a global batch (collective).
 
@@ -140,6 +157,7 @@ class Policy:
         reference: Sequence[Tensor] | None = None,
     ) -> dict[str, float]:
         """Leave the objective's gradient in every parameter's `main_grad`, reduced over ranks; returns the metrics."""
+        assert not self.asleep, "call wake() before an update"
         plan = self._plan(samples)
         with device.scope():
             for ddp in self.ddp:
