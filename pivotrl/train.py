@@ -10,6 +10,7 @@ checkpoint in `OUTPUT/checkpoints`.
 import argparse
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pivotrl.command import add_ranks, run_command
@@ -30,7 +31,7 @@ def train(session: "Session") -> None:
     from pivotrl import collect
     from pivotrl.config import save_config
     from pivotrl.pivots import verifier_change
-    from pivotrl.policy import checkpoint
+    from pivotrl.policy.checkpoint import Checkpoints, newest
     from pivotrl.rollout.refit import refit
     from pivotrl.telemetry.closing import closing_words
     from pivotrl.telemetry.metrics import MetricsWriter, PhaseTimer
@@ -40,35 +41,36 @@ def train(session: "Session") -> None:
     run, steps = Path(config.output), config.training.steps
     sampler = sampler_of(config)
     sampler.check_template(session.template.hash)
-    start = checkpoint.resume(policy, run / "checkpoints")
-    if start:
-        refit(policy, engine)
-    if rank == 0:
-        for line in verifier_change.warnings(config, checkpoint.newest(run / "checkpoints")):
-            print(line, flush=True)
-        save_config(config, run / "config.yaml")
-    with MetricsWriter(run, config.telemetry, rank, start, steps) as writer:
-        for step in range(start, steps):
-            timer = PhaseTimer()
-            with timer.phase("rollout"):
-                policy.sleep()  # until its next update; it is awake where a checkpoint is written
-                pivots = sampler.batch(step)
-                samples = collect.sample(session, pivots, step)
-            with timer.phase("verify"):
-                groups = collect.judge(session, pivots, samples)
-                batch = collect.make_batch(session, groups)
-            with timer.phase("train"):
-                policy.wake()
-                learned = policy.train_step(batch, step)
-            with timer.phase("refit"):
-                proof = refit(policy, engine)
-            with timer.phase("save"):
-                checkpoint.save_if_due(policy, run / "checkpoints", step + 1)
-            if step == 0 and rank == 0:
-                write_json(run / "examples.json", collect.examples(session, groups))
-            seconds = timer.with_total()
-            proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
-            writer.write(step, collect.describe(groups, seconds) | collect.summarise(learned) | proved, seconds)
+    with Checkpoints(policy, run / "checkpoints", sampler.batch) as checkpoints:
+        start = checkpoints.resume()
+        if start:
+            refit(policy, engine)
+        if rank == 0:
+            for line in verifier_change.warnings(config, newest(run / "checkpoints")):
+                print(line, flush=True)
+            save_config(config, run / "config.yaml")
+        with MetricsWriter(run, config.telemetry, rank, start, steps) as writer:
+            for step in range(start, steps):
+                timer = PhaseTimer()
+                with timer.phase("rollout"):
+                    policy.sleep()  # until its next update; it is awake where a checkpoint is written
+                    pivots = sampler.batch(step)
+                    samples = collect.sample(session, pivots, step)
+                with timer.phase("verify"):
+                    groups = collect.judge(session, pivots, samples)
+                    batch = collect.make_batch(session, groups)
+                with timer.phase("train"):
+                    policy.wake()
+                    learned = policy.train_step(batch, step)
+                with timer.phase("refit"):
+                    proof = refit(policy, engine)
+                with timer.phase("save"):
+                    checkpoints.save_if_due(step + 1, fmean(reward for group in groups for reward in group.rewards))
+                if step == 0 and rank == 0:
+                    write_json(run / "examples.json", collect.examples(session, groups))
+                seconds = timer.with_total()
+                proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
+                writer.write(step, collect.describe(groups, seconds) | collect.summarise(learned) | proved, seconds)
     if rank == 0:
         print(closing_words(run, start, steps), flush=True)
 

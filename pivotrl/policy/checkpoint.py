@@ -1,176 +1,263 @@
-"""Checkpoints of a training run: Megatron's `torch_dist` format, written whole or not at all, resumed from the newest.
+"""Checkpoints of a training run: written whole or not at all, proved by checksums, continued on any layout.
 
-A run's `checkpoints/` folder holds `step_000020/` with the sharded state and `run.json`, and `latest` with the name of
-the newest complete one, which moves only after every rank has written.
+    with Checkpoints(policy, run / "checkpoints", sampler.batch) as checkpoints:
+        start = checkpoints.resume()
+        for step in range(start, steps):
+            ...
+            checkpoints.save_if_due(step + 1, mean_reward)
+
+A checkpoint is Megatron's `torch_dist` format (`checkpoint_state`, `checkpoint_write`) with the generators of random
+numbers (`checkpoint_random`), `run.json` (`checkpoint_run`) and `checksums.json` (`checkpoint_checksums`).
+`checkpoint_rotation` says what its folder may look like, and `checkpoint_lock` keeps others out of it.
 """
 
 import json
-import os
-import shutil
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import torch
 import torch.distributed as dist
 
-from pivotrl.config import RunConfig
-from pivotrl.policy import checkpoint_files, device, torch_adam
+from pivotrl.policy import checkpoint_random, checkpoint_rotation, checkpoint_run, checkpoint_state
+from pivotrl.policy.agree import on_first, together
+from pivotrl.policy.checkpoint_checksums import DamagedCheckpoint, verify
+from pivotrl.policy.checkpoint_lock import FolderLock
+from pivotrl.policy.checkpoint_optimizer import get_step, set_step
+from pivotrl.policy.checkpoint_rotation import newest
+from pivotrl.policy.checkpoint_run import changes
+from pivotrl.policy.checkpoint_write import Writing
 from pivotrl.policy.step import Policy
 
-_OPTIMIZER_METADATA = {"distrib_optim_sharding_type": "fully_reshardable", "chained_optim_avoid_prefix": True}
+__all__ = ["Checkpoints", "changes", "newest"]
 
 
-def resume(policy: Policy, folder: Path) -> int:
-    """Load the run's newest checkpoint where there is one (collective).
+class Checkpoints:
+    """The checkpoints of one run, and the one that is being written. Every method is collective."""
 
-    Returns:
-        The number of finished steps; 0 without a checkpoint.
+    def __init__(self, policy: Policy, folder: Path, next_batch: Callable[[int], Sequence[Any]] | None = None) -> None:
+        """
+        Args:
+            policy: what is saved and loaded.
+            folder: `checkpoints` in the run's output folder; made where it is missing.
+            next_batch: the pivots of a step (0-based), a pure function, by which a resumed run sees that they are still
+                the same.
+        """
+        self._policy, self._world, self._config = policy, policy.world, policy.config.checkpoint
+        self._folder, self._next_batch = folder, next_batch
+        self._lock: FolderLock | None = None
+        self._rewards: list[float] = []
+        self._pending: _Pending | None = None
 
-    Raises:
-        ValueError: the checkpoint cannot be read, or `checkpoint.resume` is false and there are checkpoints that a new
-            run would overwrite.
-    """
-    target = newest(folder)
-    if target is None:
-        return 0
-    if not policy.config.checkpoint.resume:
-        raise ValueError(
-            f"checkpoint.resume is false, but {folder} holds checkpoints of an earlier run: "
-            "choose another output folder, or remove them"
+    def __enter__(self) -> Self:
+        """Lock the folder, and remove what a killed run left unfinished in it.
+
+        Raises:
+            ValueError: another training writes there, or the folder cannot be written.
+        """
+
+        def enter() -> None:
+            self._lock = FolderLock(self._folder)
+            checkpoint_rotation.clean(self._folder)
+
+        try:
+            on_first(self._world, enter)
+        except ValueError:
+            self._release()
+            raise
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        """Finish what is being written; after an error, which other ranks may not share, leave it unfinished."""
+        try:
+            if kind is None:
+                self.finish()
+            elif self._pending is not None:
+                self._pending.thread.join()
+        finally:
+            self._release()
+
+    # ------------------------------------------------------------------ resuming
+
+    def resume(self) -> int:
+        """Load the newest checkpoint where there is one.
+
+        Returns:
+            The number of finished steps; 0 without a checkpoint.
+
+        Raises:
+            DamagedCheckpoint: a file is missing or is not what was written; with `checkpoint.fallback`, only where no
+                checkpoint before it is whole.
+            ValueError: the checkpoint does not fit the run as it is configured, or `checkpoint.resume` is false and
+                there are checkpoints that a new run would overwrite.
+        """
+        target: Path | None = None
+        while True:
+            try:
+                target = on_first(self._world, lambda: newest(self._folder))
+                if target is None:
+                    return 0
+                if not self._policy.config.checkpoint.resume:
+                    raise ValueError(
+                        f"checkpoint.resume is false, but {self._folder} holds checkpoints of an earlier run: "
+                        "choose another output folder, or remove them"
+                    )
+                return self.load(target)
+            except DamagedCheckpoint as damage:
+                self._fall_back(damage, target)
+            target = None
+
+    def load(self, target: Path) -> int:
+        """Verify a checkpoint and read it into the policy; returns the number of finished steps, raises as `resume`."""
+        policy, world = self._policy, self._world
+        verify(target, world.object_group)
+        run = together(world.object_group, lambda: checkpoint_run.read(target))[world.rank]
+        self._announce(target, run)
+        checkpoint_state.load(policy, target)
+        set_step(policy.optimizer, run["optimizer_step"])
+        for group in policy.optimizer.param_groups:
+            group["lr"] = run["learning_rate"]
+        found = [step for step in together(world.object_group, lambda: get_step(policy.optimizer)) if step is not None]
+        checkpoint_run.check_after_load(policy, run, target, max(found), checkpoint_state.norms(policy))
+        if run["layout"] == checkpoint_run.layout(policy):
+            mine = target / checkpoint_random.file_of(world.rank)
+            together(world.object_group, lambda: checkpoint_random.restore(mine))
+        else:
+            checkpoint_random.reseed(policy.config.seed, run["step"])
+        return run["step"]
+
+    def _announce(self, target: Path, run: dict[str, Any]) -> None:
+        """Say what is not as it was when the checkpoint was written, and stop where it cannot be continued."""
+        changed = changes(self._policy.config, run["config"])
+        if "model.freeze_router" in changed:
+            raise ValueError(
+                f"model.freeze_router {changed['model.freeze_router']}, but {target} has the optimizer's state for the "
+                "other setting; set it back, or choose another output folder"
+            )
+        said = []
+        if changed:
+            words = ", ".join(f"{key} {change}" for key, change in changed.items())
+            said.append(f"continuing {target} with other settings than it was trained with: {words}")
+        if run["layout"] != checkpoint_run.layout(self._policy):
+            said.append(f"continuing {target} on another layout: the generators of random numbers are seeded anew")
+        batch = self._fingerprint(run["step"])
+        if batch and run.get("next_batch") and batch != run["next_batch"]:
+            said.append(
+                f"continuing {target} with other pivots than it was trained with: pivots.jsonl, "
+                "training.pivots_per_step or seed is not what it was"
+            )
+        for line in said if self._world.rank == 0 else []:
+            print(line, flush=True)
+
+    def _fall_back(self, damage: DamagedCheckpoint, target: Path | None) -> None:
+        """Set the damaged checkpoint (or, without one, the damaged `latest`) aside, or stop."""
+        if not self._config.fallback:
+            raise DamagedCheckpoint(
+                f"{damage}; set checkpoint.fallback=true to continue from the checkpoint before it, or choose another "
+                "output folder"
+            )
+        before = on_first(self._world, lambda: checkpoint_rotation.set_aside(self._folder, target))
+        if self._world.rank == 0:
+            print(f"{damage}; continuing from {before}, as checkpoint.fallback says", flush=True)
+
+    # ------------------------------------------------------------------ saving
+
+    def save_if_due(self, step: int, reward: float | None = None) -> None:
+        """To be called after each step: save every `checkpoint.every` steps and after the last one.
+
+        Args:
+            step: number of finished steps.
+            reward: mean reward of the last one.
+
+        Raises:
+            ValueError: a checkpoint cannot be written. The ones before it are as they were.
+        """
+        self._rewards += [] if reward is None else [reward]
+        if self._pending is not None and self._everyone_done():
+            self.finish()
+        last = step == self._policy.config.training.steps
+        if last or (self._config.every and step % self._config.every == 0):
+            self.save(step)
+        if last:
+            self.finish()
+
+    def save(self, step: int) -> None:
+        """Save after `step` finished steps; with `checkpoint.background` it counts only after `finish`. Raises as
+        `save_if_due`."""
+        self.finish()
+        policy, world = self._policy, self._world
+        partial = on_first(world, lambda: checkpoint_rotation.start(self._folder, step))
+        steps = together(world.object_group, lambda: get_step(policy.optimizer))
+        reward = sum(self._rewards) / len(self._rewards) if self._rewards else None
+        self._rewards = []
+        state = checkpoint_state.to_save(policy)
+        run = checkpoint_run.describe(
+            policy,
+            step,
+            max((found for found in steps if found is not None), default=0),
+            checkpoint_state.norms(policy),
+            reward,
+            self._fingerprint(step),
         )
-    changed = changes(policy.config, _read_run(target).get("config", {}))
-    if "optimizer.distributed" in changed:
-        raise ValueError(
-            f"optimizer.distributed {changed['optimizer.distributed']}, but {target} holds the optimizer's state "
-            "in the other form; set it back, or choose another output folder"
-        )
-    if changed and policy.world.rank == 0:
-        words = ", ".join(f"{key} {change}" for key, change in changed.items())
-        print(f"continuing {target} with other settings than it was trained with: {words}", flush=True)
-    return load(policy, target)
+        writing = Writing(state, partial, world, copy=self._config.background)
+        files = {checkpoint_random.file_of(world.rank): checkpoint_random.capture()}
+        self._pending = _Pending(writing, partial, files, {"run.json": json.dumps(run, indent=1).encode()})
+        if not self._config.background:
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for the checkpoint that is being written, and let it count. Raises as `save_if_due`."""
+        if self._pending is None:
+            return
+        pending, self._pending = self._pending, None
+        try:
+            together(self._world.object_group, pending.wait)
+            pending.writing.finish(pending.files)
+            on_first(self._world, lambda: self._publish(pending.partial))
+        except ValueError as error:
+            before = on_first(self._world, lambda: checkpoint_rotation.give_up(pending.partial))
+            raise ValueError(
+                f"{error}; checkpoint {pending.partial.stem} was not written, "
+                + (f"{before.name} is still there to continue from" if before else "and there is none before it")
+            ) from None
+
+    def _publish(self, partial: Path) -> None:
+        target = checkpoint_rotation.publish(partial)
+        checkpoint_rotation.rotate(target, self._config.keep, self._config.keep_best)
+
+    def _everyone_done(self) -> bool:
+        done = torch.tensor(0 if self._pending.thread.is_alive() else 1)
+        dist.all_reduce(done, op=dist.ReduceOp.MIN, group=self._world.object_group)
+        return bool(done.item())
+
+    def _fingerprint(self, step: int) -> str | None:
+        return checkpoint_run.fingerprint(self._next_batch(step)) if self._next_batch is not None else None
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
-def changes(config: RunConfig, saved: dict[str, Any]) -> dict[str, str]:
-    """Settings that a checkpoint was made with and that are others now, as `key: was 1e-06, is 2e-06`.
+class _Pending:
+    """A checkpoint whose files a thread of this rank is writing. The thread calls no collective."""
 
-    What cannot change the updates (folders, number of steps, checkpoints, telemetry) is left out.
-    """
+    def __init__(self, writing: Writing, partial: Path, mine: dict[str, bytes], files: dict[str, bytes]) -> None:
+        self.writing, self.partial, self.files = writing, partial, files
+        self._error: BaseException | None = None
 
-    def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        for key, value in tree.items():
-            result |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        return result
+        def write() -> None:
+            try:
+                writing.write(mine)
+            except BaseException as error:  # whatever it is, `wait` raises it in the thread that trains
+                self._error = error
 
-    then, now = flat(saved), flat(config.model_dump(mode="json"))
-    harmless = ("output", "training.steps", "checkpoint.", "telemetry.")
-    return {
-        key: f"was {then[key]!r}, is {now[key]!r}"
-        for key in now
-        if key in then and then[key] != now[key] and not key.startswith(harmless)
-    }
+        self.thread = threading.Thread(target=write, name=f"write {partial.name}")
+        self.thread.start()
 
-
-def save_if_due(policy: Policy, folder: Path, step: int) -> None:
-    """Save after `step` finished steps if that is a multiple of `checkpoint.every`, or the last step."""
-    due = policy.config.checkpoint.every
-    if step == policy.config.training.steps or (due and step % due == 0):
-        save(policy, folder, step, policy.config.checkpoint.keep)
-
-
-def save(policy: Policy, folder: Path, step: int, keep: int) -> Path:
-    """Write weights and optimizer state after `step` finished steps (collective), and drop all but `keep` checkpoints.
-
-    Returns:
-        The checkpoint's folder.
-    """
-    from megatron.core import dist_checkpointing
-
-    target = folder / f"step_{step:06d}"
-    partial = folder / f"step_{step:06d}.partial"
-    if policy.world.rank == 0:
-        for leftover in (target, partial):
-            shutil.rmtree(leftover, ignore_errors=True)
-        partial.mkdir(parents=True)
-    _barrier(policy)
-    with device.scope():
-        dist_checkpointing.save(_sharded_state(policy, is_loading=False), str(partial))
-    _barrier(policy)
-    if policy.world.rank == 0:
-        (partial / "run.json").write_text(json.dumps({"step": step, "config": policy.config.model_dump(mode="json")}))
-        partial.rename(target)
-        _write_atomically(folder / "latest", target.name)
-        # Newer ones are of a branch that was left when someone pointed `latest` back: not this run's to remove.
-        mine = sorted(path for path in folder.glob("step_??????") if path.name <= target.name)
-        for old in mine[:-keep]:
-            shutil.rmtree(old)
-    _barrier(policy)
-    return target
-
-
-def newest(folder: Path) -> Path | None:
-    """The newest complete checkpoint of a run, or None where there is none.
-
-    Raises:
-        ValueError: `latest` names a checkpoint that is not there or not whole.
-    """
-    marker = folder / "latest"
-    if not marker.exists():
-        return None
-    target = folder / marker.read_text().strip()
-    if not (target / "run.json").is_file():
-        raise ValueError(
-            f"{target / 'run.json'}: no such file, but {marker} names this checkpoint; put it back, write an older "
-            f"checkpoint's name into {marker}, or choose another output folder"
-        )
-    return target
-
-
-def load(policy: Policy, target: Path) -> int:
-    """Read weights and optimizer state into the policy (collective).
-
-    Returns:
-        The number of finished steps.
-
-    Raises:
-        ValueError: a file of the checkpoint is missing or unreadable (it is named).
-    """
-    with device.scope():
-        torch_adam.init_state(policy.optimizer)
-        torch_adam.patch_distributed_load()
-        state = checkpoint_files.load(_sharded_state(policy, is_loading=True), target)
-        policy.model.load_state_dict(state["model"])
-        policy.optimizer.load_state_dict(state["optimizer"])
-        torch_adam.unalias_steps(policy.optimizer)
-    return _read_run(target)["step"]
-
-
-def _read_run(target: Path) -> dict[str, Any]:
-    try:
-        run = json.loads((target / "run.json").read_text())
-        assert isinstance(run["step"], int)
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        raise ValueError(
-            f"{target / 'run.json'}: not what a run writes ({error!r:.100}); write an older checkpoint's name into "
-            f"{target.parent / 'latest'}, or choose another output folder"
-        ) from None
-    return run
-
-
-def _sharded_state(policy: Policy, is_loading: bool) -> dict:
-    model = policy.model.sharded_state_dict()
-    optimizer = policy.optimizer.sharded_state_dict(model, is_loading=is_loading, metadata=_OPTIMIZER_METADATA)
-    return {"model": model, "optimizer": optimizer}
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def _barrier(policy: Policy) -> None:
-    if policy.world.world_size > 1:
-        dist.barrier(group=policy.world.object_group)
+    def wait(self) -> None:
+        """Wait for the thread, and raise what it raised."""
+        self.thread.join()
+        if self._error is not None:
+            raise self._error

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 
 from pivotrl.json_object import JsonObject
+from pivotrl.policy import checkpoint_checksums
+from pivotrl.policy.agree import on_first
 
 WHAT = "give the folder of one checkpoint, such as checkpoints/step_000100"
 
@@ -59,11 +61,33 @@ def _check_small_files(folder: Path) -> None:
         raise ValueError(f"{common}: not a state of a checkpoint, but {type(state).__name__}")
 
 
-def load(sharded_state: dict[str, Any], folder: str | Path) -> dict[str, Any]:
-    """Read what `sharded_state` describes (collective).
+def verify(folder: str | Path) -> None:
+    """Read every file of a checkpoint and compare it with `checksums.json`, the ranks sharing the work (collective).
+
+    A checkpoint without that file, which another program wrote, is not refused: rank 0 says that it is not verified.
 
     Raises:
-        ValueError: the checkpoint is missing, incomplete, unreadable, or holds something else.
+        DamagedCheckpoint: a file is missing or is not what was written; it is named.
+    """
+    from pivotrl.policy.parallel import current_world
+
+    world, folder = current_world(), Path(folder)
+    if on_first(world, lambda: (folder / checkpoint_checksums.MANIFEST).exists()):
+        checkpoint_checksums.verify(folder, world.object_group)
+    elif world.rank == 0:
+        print(f"{folder}: it has no {checkpoint_checksums.MANIFEST}, so its files are not verified", flush=True)
+
+
+def load(sharded_state: dict[str, Any], folder: str | Path, verified: bool = False) -> dict[str, Any]:
+    """Read what `sharded_state` describes (collective).
+
+    Args:
+        sharded_state: nested `ShardedTensor`s; those that have memory are filled in place.
+        folder: of the checkpoint.
+        verified: its checksums have been compared just now.
+
+    Raises:
+        ValueError: the checkpoint is missing, incomplete, damaged, or holds something else.
     """
     from megatron.core import dist_checkpointing
     from megatron.core.dist_checkpointing.core import CheckpointingException
@@ -72,6 +96,8 @@ def load(sharded_state: dict[str, Any], folder: str | Path) -> dict[str, Any]:
     from pivotrl.policy import device
 
     check_complete(folder)
+    if not verified:
+        verify(folder)
     # torch's CheckpointException is not an Exception.
     wrong = (CheckpointingException, CheckpointException, OSError, RuntimeError, KeyError, ValueError, EOFError)
     with device.scope():
