@@ -1,0 +1,49 @@
+"""What the plan assumes because nothing of it was measured on a GPU. Every report prints these.
+
+They are round numbers, chosen on the careful side; a first run on the cluster replaces them with measured ones.
+"""
+
+from dataclasses import dataclass, fields
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """Shares of published rates that are reached, seconds that nothing overlaps, and memory that nothing else names."""
+
+    train_mfu: float = 0.30
+    """Share of the dense bf16 rate in the layers' matrix products, communication not counted. Published pre-training of
+    Qwen3-30B-A3B on H100 reaches 0.21 with all communication in it (Megatron-Bridge performance summary)."""
+    prefill_mfu: float = 0.30
+    """The same in the engine's prefill."""
+    hbm_share: float = 0.60
+    """Share of the memory's bandwidth that decoding reaches."""
+    link_share: float = 0.70
+    """Share of NVLink's and the network's rate that collectives reach; none of it is overlapped with computing."""
+    decode_overhead: float = 0.002
+    """Seconds of each decode step that are the host's: scheduler, sampling, graph launch."""
+    decode_sync: float = 20e-6
+    """Seconds of one all-reduce of a decode step over a tensor-parallel engine; two a layer."""
+    tail: float = 2.0
+    """The longest response of a batch over the mean one: so long do the engines decode, with ever fewer sequences."""
+    expert_imbalance: float = 1.3
+    """Tokens of the fullest rank's experts over the mean."""
+    context_gib: float = 0.8
+    """CUDA context, kernels and cuBLAS workspaces of a process."""
+    nccl_gib: float = 2.0
+    """Buffers of NCCL's communicators."""
+    engine_gib: float = 2.0
+    """The engine's own activations, CUDA graphs and sampler."""
+    fragmentation: float = 0.05
+    """Share of everything allocated that the caching allocator loses."""
+    refit_seconds: float = 1.0
+    """Seconds of a refit besides the transfer: Python, checksums, the canary."""
+    disk: float = 2e9
+    """Bytes per second that one node writes to the shared file system."""
+    verify_seconds: float = 1.0
+    """Seconds in which a step's samples are judged."""
+
+    def described(self) -> dict[str, float]:
+        """Name and value of each."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
