@@ -89,6 +89,12 @@ class PolicyReplay:
         """Passes in here replay: what was recorded last, or (mode engine) the samples' routes."""
         return self._acting("replay")
 
+    def take(self, other: "PolicyReplay") -> None:
+        """Replay from here on what another policy of the same layout recorded, on the same batch (mode trainer)."""
+        self._recorded_for = other._recorded_for
+        for index, layer in self.layers.items():
+            layer.recorded = other.layers[index].recorded
+
     def forget(self) -> None:
         """Drop what was recorded: passes that replay from here on find nothing (mode trainer)."""
         self._recorded_for = None
