@@ -13,7 +13,11 @@ __all__ = ["Architecture", "build_model", "transformer_config"]
 
 
 def transformer_config(
-    arch: Architecture, parallel: ParallelConfig, dtype: torch.dtype, recompute: Recompute = "none"
+    arch: Architecture,
+    parallel: ParallelConfig,
+    dtype: torch.dtype,
+    recompute: Recompute = "none",
+    aux_loss: float = 0.0,
 ) -> Any:
     """Megatron's TransformerConfig for the architecture on this layout.
 
@@ -33,8 +37,8 @@ def transformer_config(
             # softmax over the chosen logits equals softmax, top-k and scaling the chosen to sum to one
             "moe_router_pre_softmax": not arch.normalize_top_k,
             "moe_router_dtype": "fp32",
-            "moe_router_load_balancing_type": "none",
-            "moe_aux_loss_coeff": 0.0,
+            "moe_router_load_balancing_type": "aux_loss" if aux_loss else "none",
+            "moe_aux_loss_coeff": aux_loss,
             "moe_grouped_gemm": device.current().transformer_engine,
             "moe_permute_fusion": device.current().transformer_engine,
         }
@@ -93,6 +97,7 @@ def build_model(
     parallel: ParallelConfig,
     dtype: torch.dtype | str,
     recompute: Recompute = "none",
+    aux_loss: float = 0.0,
     model_class: type | None = None,
 ) -> list[Any]:
     """Build this rank's shard of the model with random weights; load real ones with `weights.load_hf`.
@@ -104,6 +109,7 @@ def build_model(
         parallel: the layout.
         dtype: type of the parameters, or its name. For bfloat16 training, wrap in Megatron's Float16Module.
         recompute: activations that the backward pass recomputes, see `ModelConfig`.
+        aux_loss: weight of the load-balancing loss; above 0 the model is run by a `load_balance.LoadBalance`.
         model_class: a subclass of GPTModel, such as the trainer's `head.PolicyModel`, which makes no logits.
 
     Returns:
@@ -114,7 +120,7 @@ def build_model(
     from megatron.core.models.gpt import GPTModel
 
     dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
-    config = transformer_config(arch, parallel, dtype, recompute)
+    config = transformer_config(arch, parallel, dtype, recompute, aux_loss)
     make_spec = _transformer_engine_spec if device.current().transformer_engine else _local_spec
     chunks = parallel.virtual_pipeline
     first, last = parallel_state.is_pipeline_first_stage(), parallel_state.is_pipeline_last_stage()
@@ -201,6 +207,10 @@ def _transformer_engine_spec(config: Any, arch: Architecture, vp_stage: int | No
 def _block(config: Any, arch: Architecture, layer: Any, norm: type, vp_stage: int | None) -> Any:
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 
+    from pivotrl.policy.load_balance import BalancedRouter
+
+    if arch.experts:
+        layer.submodules.mlp.submodules.router = BalancedRouter
     if arch.output_bias:
         attention = layer.submodules.self_attention.submodules
         attention.linear_proj = _always_biased(attention.linear_proj)

@@ -43,13 +43,19 @@ class Policy:
             ValueError: the model folder is unreadable or of another architecture, or the layout does not fit it.
         """
         from pivotrl.policy.head import PolicyModel
+        from pivotrl.policy.load_balance import LoadBalance
 
         self.config, self.world = config, world
         self.arch = Architecture.from_hf(config.model.path)
         with device.scope():
             self.model = Chunks(
                 build_model(
-                    self.arch, config.parallel, config.model.dtype, config.model.recompute, model_class=PolicyModel
+                    self.arch,
+                    config.parallel,
+                    config.model.dtype,
+                    config.model.recompute,
+                    config.model.aux_loss,
+                    model_class=PolicyModel,
                 )
             )
             load_hf(self.model, self.arch, config.model.path)
@@ -60,6 +66,7 @@ class Policy:
                 self.model, self.arch, config.training.router_replay, world, config.parallel.sequence_parallel
             )
             self.ddp, self.optimizer = make_trainable(self.model, config.optimizer, config.model)
+        self._balance = LoadBalance(self.model, config.model.aux_loss, world, config.parallel.sequence_parallel)
         self._offload = Offload(self.ddp, self.optimizer, list(self.model.parameters()))
         self._plain_told = False
         self._exporter = Exporter(self.model, self.arch)
@@ -138,7 +145,7 @@ class Policy:
         """
         objective_config = self.config.objective
         denominator = global_denominator(objective_config, [len(sample.response_ids) for sample in samples])
-        if objective_config.beta == 0 and objective_config.entropy_bonus == 0:
+        if objective_config.beta == 0 and objective_config.entropy_bonus == 0 and self.config.model.aux_loss == 0:
             samples = [sample for sample in samples if sample.advantage != 0]
         with self.routes.old_policy():
             old = self.log_probs(samples) if self.config.training.updates_per_batch > 1 else None
@@ -166,10 +173,11 @@ class Policy:
         loss = partial(self._loss, samples, denominator, old, reference)
         with self.routes.replaying():
             outputs = self._run(samples, plan, loss)
+        balance = self._balance.metrics(self.arch.layers)
         parts = [part for rank in self._gather(outputs) for part in rank]
         # Without a sample there is no token to take a mean over: the loss and its gradient are zero.
         metrics = mean_metrics([sums for _, sums in parts]) if samples else {}
-        return metrics | {"loss": sum(value for value, _ in parts), "prompt_once_gain": plan.gain}
+        return metrics | {"loss": sum(value for value, _ in parts), "prompt_once_gain": plan.gain} | balance
 
     def update(
         self,
@@ -267,7 +275,8 @@ class Policy:
 
         def forward_step(iterator: Iterator[tuple], model: torch.nn.Module):
             batch, packed = next(iterator)
-            output = model(batch.input_ids, batch.position_ids, None, packed_seq_params=packed)
+            mask = self._balance.mask(batch, model)
+            output = model(batch.input_ids, batch.position_ids, None, packed_seq_params=packed, **mask)
 
             def finish(hidden_P1H: Tensor):
                 value, report = loss(batch, hidden_P1H)
@@ -275,7 +284,7 @@ class Policy:
 
             return output, finish
 
-        with device.scope(), self.routes.over(samples, batches):
+        with device.scope(), self.routes.over(samples, batches), self._balance.over(batches):
             return get_forward_backward_func()(
                 forward_step_func=forward_step,
                 data_iterator=[iter(rows) for _ in self.ddp],  # the interleaved schedule wants one for each chunk
