@@ -1,68 +1,92 @@
-"""Packing: nothing lost, nothing twice, equally many micro-batches on every rank."""
-
-import random
+"""Packing: the row says what the samples say, every token once, and each predicts what follows it in its sample."""
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pivotrl.policy.packing import Sample, assign, pack, partition
+from pivotrl.policy.balance import assign
+from pivotrl.policy.cost import trunk_tokens
+from pivotrl.policy.packing import MicroBatch, Sample, Segment, pack
+from pivotrl.policy.tree_attention import visible
+from tests.policy.groups import sample_lists
 
 CPU = torch.device("cpu")
+PACKINGS = st.sampled_from(["prompt_once", "plain"])
 
 
-def random_samples(count: int, seed: int = 0) -> list[Sample]:
-    draw = random.Random(seed)
-    return [
-        Sample(
-            [draw.randrange(1, 99) for _ in range(draw.randint(1, 40))],
-            [draw.randrange(1, 99) for _ in range(draw.randint(0, 9))],
-        )
-        for _ in range(count)
-    ]
+def text(sample: Sample) -> list[int]:
+    return [*sample.prompt_ids, *sample.response_ids]
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2, 3, 8])
-@pytest.mark.parametrize("count", [0, 1, 5, 64])
-def test_every_sample_is_on_exactly_one_rank_and_ranks_agree_on_the_count(count: int, num_ranks: int) -> None:
-    samples = random_samples(count)
-    ranks = assign(samples, 64, num_ranks)
-    assert len({len(mine) for mine in ranks}) == 1, "ranks would wait for each other for ever"
-    assert len(ranks[0]) >= 1
-    placed = [index for mine in ranks for bin_ in mine for index in bin_]
-    assert sorted(placed) == list(range(count))
+def rows_of(samples: list[Sample], packing: str, multiple_of: int = 1, budget: int = 64) -> list[MicroBatch]:
+    (mine,) = assign(samples, budget, 1, packing).ranks
+    return [pack(samples, pieces, multiple_of, CPU) for pieces in mine]
 
 
-def test_a_bin_keeps_the_budget_unless_one_sample_alone_breaks_it() -> None:
-    lengths = [30, 5, 64, 200, 31, 1, 33]
-    bins = partition(lengths, 64)
-    for members in bins:
-        assert sum(lengths[i] for i in members) <= 64 or len(members) == 1
-    assert [3] in bins
-    assert len(bins) == 4, "30+33, 64, 200 and 31+5+1 fit in four"
+@settings(deadline=None)
+@given(sample_lists(), PACKINGS, st.sampled_from([1, 2, 8]))
+def test_segments_are_the_samples(samples: list[Sample], packing: str, multiple_of: int) -> None:
+    for batch in rows_of(samples, packing, multiple_of):
+        tokens, positions = batch.input_ids[0].tolist(), batch.position_ids[0].tolist()
+        assert len(tokens) == len(positions) and len(tokens) % multiple_of == 0
+        end = 0
+        for segment in batch.segments:
+            assert segment.start == end, "segments lie end to end, the padding behind them"
+            end = segment.start + segment.length
+            there = slice(segment.position, segment.position + segment.length)
+            assert tokens[segment.start : end] == text(samples[segment.sample])[there]
+            assert positions[segment.start : end] == list(range(there.start, there.stop))
+        assert len(tokens) - end < multiple_of or not batch.segments, "no more padding than it takes"
+        assert [(tree.start, tree.end) for tree in batch.trees][-1][1] == len(tokens)
 
 
-def test_load_is_balanced_over_ranks() -> None:
-    samples = [Sample([1] * 60, [1] * 4) for _ in range(8)] + [Sample([1] * 8, [1] * 2) for _ in range(8)]
-    ranks = assign(samples, 64, 2)
-    load = [sum(len(samples[i]) for bin_ in mine for i in bin_) for mine in ranks]
-    assert max(load) - min(load) <= 64
+@settings(deadline=None)
+@given(sample_lists(), PACKINGS)
+def test_a_logit_sees_what_precedes_its_target_in_the_sample_and_nothing_else(
+    samples: list[Sample], packing: str
+) -> None:
+    found: dict[int, int] = {}
+    for batch in rows_of(samples, packing):
+        tokens, positions = batch.input_ids[0], batch.position_ids[0]
+        sees_TT = visible(batch.trees, CPU)
+        owners = batch.sample_N.tolist()
+        assert owners == sorted(owners)
+        for row, target, owner in zip(batch.logit_index_N.tolist(), batch.target_N.tolist(), owners, strict=True):
+            number = found.get(owner, 0)
+            found[owner] = number + 1
+            before = text(samples[owner])[: len(samples[owner].prompt_ids) + number]
+            seen = sees_TT[row].nonzero()[:, 0]
+            assert positions[seen].tolist() == list(range(len(before)))
+            assert tokens[seen].tolist() == before
+            assert target == samples[owner].response_ids[number]
+    assert found == {i: len(sample.response_ids) for i, sample in enumerate(samples) if sample.response_ids}
 
 
-def test_logit_index_points_at_the_token_before_each_response_token() -> None:
-    samples = [Sample([10, 11, 12], [13, 14]), Sample([20], [21, 22, 23]), Sample([30, 31], [])]
-    batch = pack(samples, [0, 1, 2], 8, CPU)
-    assert batch.input_ids.shape == (1, 16), "11 tokens, padded to a multiple of 8"
-    assert batch.input_ids[0, : batch.cu_seqlens[3]].tolist() == [10, 11, 12, 13, 14, 20, 21, 22, 23, 30, 31]
-    assert batch.cu_seqlens.tolist() == [0, 5, 9, 11, 16]
-    assert batch.position_ids[0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1, 0, 1, 2, 3, 4]
-    assert batch.target_N.tolist() == [13, 14, 21, 22, 23]
-    assert batch.input_ids[0, batch.logit_index_N + 1].tolist() == batch.target_N.tolist()
-    assert batch.sample_N.tolist() == [0, 0, 1, 1, 1]
-    assert batch.max_seqlen == 5
+def test_a_row_of_two_trees() -> None:
+    samples = [Sample([1, 2, 3], [4, 5]), Sample([9], [8, 7, 6]), Sample([1, 2, 3], [5]), Sample([1, 2, 3], [6, 7, 8])]
+    batch = pack(samples, [(0, 2, 3), (1,)], 4, CPU)
+    assert batch.input_ids.tolist() == [[1, 2, 3, 4, 6, 7, 9, 8, 7, 0, 0, 0]], "without the responses' last tokens"
+    assert batch.position_ids.tolist() == [[0, 1, 2, 3, 3, 4, 0, 1, 2, 0, 1, 2]]
+    assert batch.segments == tuple(
+        Segment(*row) for row in [(0, 0, 0, 3), (0, 3, 3, 1), (3, 3, 4, 2), (1, 0, 6, 1), (1, 1, 7, 2)]
+    )
+    assert [tuple(tree) for tree in batch.trees] == [(0, 3, (1, 0, 2)), (6, 1, (2,)), (9, 3, ())]
+    assert batch.sample_N.tolist() == [0, 0, 1, 1, 1, 2, 3, 3, 3]
+    assert batch.target_N.tolist() == [4, 5, 8, 7, 6, 5, 6, 7, 8]
+    assert batch.logit_index_N.tolist() == [2, 3, 6, 7, 8, 2, 2, 4, 5], "the prompt's end predicts three first tokens"
 
 
 def test_a_dummy_is_padding_only() -> None:
     batch = pack([], [], 4, CPU)
     assert batch.input_ids.tolist() == [[0, 0, 0, 0]]
-    assert batch.cu_seqlens.tolist() == [0, 4]
+    assert batch.segments == () and [tuple(tree) for tree in batch.trees] == [(0, 4, ())]
     assert batch.target_N.numel() == 0
+
+
+@pytest.mark.parametrize("packing", ["prompt_once", "plain"])
+def test_a_response_of_one_token_is_no_input(packing: str) -> None:
+    samples = [Sample([1, 2], [3]), Sample([1, 2], [4])]
+    (batch,) = rows_of(samples, packing)
+    assert batch.input_ids.tolist() == ([[1, 2]] if packing == "prompt_once" else [[1, 2, 1, 2]])
+    assert trunk_tokens(2, [1, 1]) == trunk_tokens(2, [1]) == 2
