@@ -9,6 +9,7 @@ from pivotrl.policy import device, router_replay
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.parallel import World, check_layout, initialize
 from pivotrl.policy.step import Policy
+from pivotrl.rollout.checks import check_engine
 from pivotrl.rollout.engine import Engine
 from pivotrl.rollout.parsing import ActionParser
 from pivotrl.rollout.refit import refit
@@ -37,13 +38,18 @@ def open_session(config: RunConfig) -> Session:
         RefitError: the engine does not give the policy's log-probs.
     """
     arch, replay = Architecture.from_hf(config.model.path), config.training.router_replay
-    check_layout(config.parallel, arch, int(os.environ.get("WORLD_SIZE", "1")))
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    check_layout(config.parallel, arch, ranks)
+    check_engine(config.rollout, config.model.path, ranks)
     router_replay.check(replay, arch, device.current().kind)
+    startup.check(config, arch)
     template = ChatTemplate(config.model.path, config.model.chat_template)
     parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
     scorer = Scorer(config.verifier, parser, template)
     world = initialize(config.parallel, config.seed)
     policy = Policy(config, world)
+    if world.rank == 0:
+        print("\n".join(startup.report(policy)), flush=True)
     engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed, world, replay == "engine")
     scorer.attach(ask_with_engine(engine, template))
     refit(policy, engine)

@@ -19,12 +19,35 @@ def check_engine(config: RolloutConfig, model_path: str | Path, world_size: int)
         raise ValueError(f"model.path: no config.json in {model_path}: give a Hugging Face model folder")
     model = JsonObject(file)
     positions, heads = model.size("max_position_embeddings"), model.size("num_attention_heads")
+    inner = "moe_intermediate_size" if model.values.get("moe_intermediate_size") else "intermediate_size"
+    check_engine_layout(
+        config,
+        world_size,
+        positions=positions,
+        heads=heads,
+        kv_heads=model.size("num_key_value_heads", default=heads),
+        inner={inner: model.size(inner)},
+    )
+
+
+def check_engine_layout(
+    config: RolloutConfig, world_size: int, *, positions: int, heads: int, kv_heads: int, inner: dict[str, int]
+) -> None:
+    """Stop if engines of this layout cannot hold a model of these sizes.
+
+    Args:
+        positions: longest context of the model.
+        inner: the inner width of its MLPs, or of its experts, under its key in config.json.
+
+    Raises:
+        ValueError: it names the configuration's key, what was found and what to write instead.
+    """
     if config.max_model_len > positions:
         raise ValueError(
             f"rollout.max_model_len is {config.max_model_len}, but the model has {positions} positions: lower it"
         )
-    kv_heads = model.size("num_key_value_heads", default=heads)
-    for number, what in ((world_size, "ranks that were started"), (heads, "attention heads")):
+    split = [(world_size, "ranks that were started"), (heads, "attention heads")]
+    for number, what in split + [(width, f"columns of {name}") for name, width in inner.items()]:
         if number % config.tensor:
             raise ValueError(
                 f"rollout.tensor is {config.tensor}, which does not divide the {number} {what}: use a divisor of it"

@@ -9,7 +9,13 @@ from pivotrl.rollout.checks import check_engine, check_requests
 from pivotrl.rollout.config import RolloutConfig
 from pivotrl.rollout.records import Request
 
-MODEL = {"max_position_embeddings": 512, "num_attention_heads": 12, "num_key_value_heads": 4}
+MODEL = {
+    "max_position_embeddings": 512,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 4,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 36,
+}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +31,12 @@ def test_a_layout_that_cannot_work_names_its_key(tmp_path: Path, changes: dict, 
     (tmp_path / "config.json").write_text(json.dumps(MODEL))
     with pytest.raises(ValueError, match=message):
         check_engine(RolloutConfig(**({"max_model_len": 512} | changes)), tmp_path, world_size)
+
+
+def test_experts_that_cannot_be_split_are_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MODEL | {"moe_intermediate_size": 30}))
+    with pytest.raises(ValueError, match=r"rollout.tensor is 4, which does not divide the 30 columns of moe_inter"):
+        check_engine(RolloutConfig(max_model_len=512, tensor=4), tmp_path, 12)
 
 
 def test_layouts_that_work(tmp_path: Path) -> None:
