@@ -86,7 +86,8 @@ def transformer_config(
         persist_layer_norm=on_gpu,
         apply_rope_fusion=device.current().transformer_engine,
         masked_softmax_fusion=False,
-        gradient_accumulation_fusion=False,
+        # For Megatron's own linear layers, which stop without Apex's kernel; Transformer Engine's: see build_model.
+        gradient_accumulation_fusion=device.current().gradient_fusion == "apex",
         cross_entropy_loss_fusion=False,
         **moe,
     )
@@ -154,6 +155,10 @@ def build_model(
             # Reduce over the expert-data-parallel group. Megatron marks them so only where expert > 1; at expert 1 and
             # expert_tensor != tensor each tensor rank would keep the gradient of its own tokens, without an error.
             parameter.allreduce = False
+    if device.current().gradient_fusion == "transformer_engine":
+        for module in (module for model in models for module in model.modules()):
+            if hasattr(module, "fuse_wgrad_accumulation"):
+                module.fuse_wgrad_accumulation = True
     return [model.to(device.current().torch_device) for model in models]
 
 
