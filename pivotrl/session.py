@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pivotrl.config import RunConfig
 from pivotrl.pivots.score import Scorer
-from pivotrl.policy import device, router_replay
+from pivotrl.policy import device, router_replay, startup
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.parallel import World, check_layout, initialize
 from pivotrl.policy.step import Policy
