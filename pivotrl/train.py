@@ -97,9 +97,12 @@ def main() -> int:
 
     def work() -> None:
         from pivotrl.config import load_config
+        from pivotrl.policy.checkpoint_lock import refuse_if_held
 
         config = load_config(arguments.config, arguments.overrides)
-        sampler_of(config)  # its errors come before the minute that a session may take
+        # Their errors come before the minute that a session may take.
+        refuse_if_held(Path(config.output) / "checkpoints")
+        sampler_of(config)
 
         from pivotrl.session import open_session
 

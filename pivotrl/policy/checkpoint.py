@@ -12,7 +12,6 @@ numbers (`checkpoint_random`), `run.json` (`checkpoint_run`) and `checksums.json
 """
 
 import json
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -22,12 +21,13 @@ import torch.distributed as dist
 
 from pivotrl.policy import checkpoint_random, checkpoint_rotation, checkpoint_run, checkpoint_state
 from pivotrl.policy.agree import on_first, together
-from pivotrl.policy.checkpoint_checksums import DamagedCheckpoint, verify
+from pivotrl.policy.checkpoint_checksums import DamagedCheckpoint
+from pivotrl.policy.checkpoint_load import load
 from pivotrl.policy.checkpoint_lock import FolderLock
-from pivotrl.policy.checkpoint_optimizer import get_step, set_step
+from pivotrl.policy.checkpoint_optimizer import get_step
 from pivotrl.policy.checkpoint_rotation import newest
 from pivotrl.policy.checkpoint_run import changes
-from pivotrl.policy.checkpoint_write import Writing
+from pivotrl.policy.checkpoint_write import Pending, Writing
 from pivotrl.policy.step import Policy
 
 __all__ = ["Checkpoints", "changes", "newest"]
@@ -48,7 +48,7 @@ class Checkpoints:
         self._folder, self._next_batch = folder, next_batch
         self._lock: FolderLock | None = None
         self._rewards: list[float] = []
-        self._pending: _Pending | None = None
+        self._pending: Pending | None = None
 
     def __enter__(self) -> Self:
         """Lock the folder, and remove what a killed run left unfinished in it.
@@ -98,66 +98,29 @@ class Checkpoints:
                 target = on_first(self._world, lambda: newest(self._folder))
                 if target is None:
                     return 0
+                if self._world.rank == 0 and not (self._folder / "latest").exists():
+                    print(f"{self._folder} has no file latest: taking {target.name}, its newest", flush=True)
                 if not self._policy.config.checkpoint.resume:
                     raise ValueError(
                         f"checkpoint.resume is false, but {self._folder} holds checkpoints of an earlier run: "
                         "choose another output folder, or remove them"
                     )
-                return self.load(target)
+                return load(self._policy, target, self._next_batch)
             except DamagedCheckpoint as damage:
                 self._fall_back(damage, target)
             target = None
 
-    def load(self, target: Path) -> int:
-        """Verify a checkpoint and read it into the policy; returns the number of finished steps, raises as `resume`."""
-        policy, world = self._policy, self._world
-        verify(target, world.object_group)
-        run = together(world.object_group, lambda: checkpoint_run.read(target))[world.rank]
-        self._announce(target, run)
-        checkpoint_state.load(policy, target)
-        set_step(policy.optimizer, run["optimizer_step"])
-        for group in policy.optimizer.param_groups:
-            group["lr"] = run["learning_rate"]
-        found = [step for step in together(world.object_group, lambda: get_step(policy.optimizer)) if step is not None]
-        checkpoint_run.check_after_load(policy, run, target, max(found), checkpoint_state.norms(policy))
-        if run["layout"] == checkpoint_run.layout(policy):
-            mine = target / checkpoint_random.file_of(world.rank)
-            together(world.object_group, lambda: checkpoint_random.restore(mine))
-        else:
-            checkpoint_random.reseed(policy.config.seed, run["step"])
-        return run["step"]
-
-    def _announce(self, target: Path, run: dict[str, Any]) -> None:
-        """Say what is not as it was when the checkpoint was written, and stop where it cannot be continued."""
-        changed = changes(self._policy.config, run["config"])
-        if "model.freeze_router" in changed:
-            raise ValueError(
-                f"model.freeze_router {changed['model.freeze_router']}, but {target} has the optimizer's state for the "
-                "other setting; set it back, or choose another output folder"
-            )
-        said = []
-        if changed:
-            words = ", ".join(f"{key} {change}" for key, change in changed.items())
-            said.append(f"continuing {target} with other settings than it was trained with: {words}")
-        if run["layout"] != checkpoint_run.layout(self._policy):
-            said.append(f"continuing {target} on another layout: the generators of random numbers are seeded anew")
-        batch = self._fingerprint(run["step"])
-        if batch and run.get("next_batch") and batch != run["next_batch"]:
-            said.append(
-                f"continuing {target} with other pivots than it was trained with: pivots.jsonl, "
-                "training.pivots_per_step or seed is not what it was"
-            )
-        for line in said if self._world.rank == 0 else []:
-            print(line, flush=True)
-
     def _fall_back(self, damage: DamagedCheckpoint, target: Path | None) -> None:
         """Set the damaged checkpoint (or, without one, the damaged `latest`) aside, or stop."""
+        before = on_first(self._world, lambda: checkpoint_rotation.before(self._folder, target))
+        if before is None:
+            raise DamagedCheckpoint(f"{damage}; there is no checkpoint before it: choose another output folder")
         if not self._config.fallback:
             raise DamagedCheckpoint(
-                f"{damage}; set checkpoint.fallback=true to continue from the checkpoint before it, or choose another "
-                "output folder"
+                f"{damage}; set checkpoint.fallback=true to continue from {before.name}, the one before it, or choose "
+                "another output folder"
             )
-        before = on_first(self._world, lambda: checkpoint_rotation.set_aside(self._folder, target))
+        on_first(self._world, lambda: checkpoint_rotation.set_aside(self._folder, target, before))
         if self._world.rank == 0:
             print(f"{damage}; continuing from {before}, as checkpoint.fallback says", flush=True)
 
@@ -198,11 +161,11 @@ class Checkpoints:
             max((found for found in steps if found is not None), default=0),
             checkpoint_state.norms(policy),
             reward,
-            self._fingerprint(step),
+            checkpoint_run.fingerprint(self._next_batch, step),
         )
         writing = Writing(state, partial, world, copy=self._config.background)
         files = {checkpoint_random.file_of(world.rank): checkpoint_random.capture()}
-        self._pending = _Pending(writing, partial, files, {"run.json": json.dumps(run, indent=1).encode()})
+        self._pending = Pending(writing, partial, files, {"run.json": json.dumps(run, indent=1).encode()})
         if not self._config.background:
             self.finish()
 
@@ -214,50 +177,21 @@ class Checkpoints:
         try:
             together(self._world.object_group, pending.wait)
             pending.writing.finish(pending.files)
-            on_first(self._world, lambda: self._publish(pending.partial))
+            target = on_first(self._world, lambda: checkpoint_rotation.publish(pending.partial))
         except ValueError as error:
             before = on_first(self._world, lambda: checkpoint_rotation.give_up(pending.partial))
             raise ValueError(
                 f"{error}; checkpoint {pending.partial.stem} was not written, "
                 + (f"{before.name} is still there to continue from" if before else "and there is none before it")
             ) from None
-
-    def _publish(self, partial: Path) -> None:
-        target = checkpoint_rotation.publish(partial)
-        checkpoint_rotation.rotate(target, self._config.keep, self._config.keep_best)
+        on_first(self._world, lambda: checkpoint_rotation.rotate(target, self._config.keep, self._config.keep_best))
 
     def _everyone_done(self) -> bool:
         done = torch.tensor(0 if self._pending.thread.is_alive() else 1)
         dist.all_reduce(done, op=dist.ReduceOp.MIN, group=self._world.object_group)
         return bool(done.item())
 
-    def _fingerprint(self, step: int) -> str | None:
-        return checkpoint_run.fingerprint(self._next_batch(step)) if self._next_batch is not None else None
-
     def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-class _Pending:
-    """A checkpoint whose files a thread of this rank is writing. The thread calls no collective."""
-
-    def __init__(self, writing: Writing, partial: Path, mine: dict[str, bytes], files: dict[str, bytes]) -> None:
-        self.writing, self.partial, self.files = writing, partial, files
-        self._error: BaseException | None = None
-
-        def write() -> None:
-            try:
-                writing.write(mine)
-            except BaseException as error:  # whatever it is, `wait` raises it in the thread that trains
-                self._error = error
-
-        self.thread = threading.Thread(target=write, name=f"write {partial.name}")
-        self.thread.start()
-
-    def wait(self) -> None:
-        """Wait for the thread, and raise what it raised."""
-        self.thread.join()
-        if self._error is not None:
-            raise self._error

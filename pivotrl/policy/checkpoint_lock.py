@@ -53,6 +53,12 @@ class FolderLock:
             self._file = None
 
 
+def refuse_if_held(folder: Path) -> None:
+    """Raise ValueError where another training has the folder. Only rank 0 looks: ranks would meet each other."""
+    if os.environ.get("RANK", "0") == "0" and (folder / NAME).exists():
+        FolderLock(folder).release()
+
+
 def _holder(path: Path) -> str:
     try:
         about = json.loads(path.read_text(encoding="ascii"))

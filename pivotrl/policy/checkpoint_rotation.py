@@ -123,28 +123,19 @@ def give_up(partial: Path) -> Path | None:
     return newest(partial.parent)
 
 
-def set_aside(folder: Path, damaged: Path | None) -> Path:
-    """Let the complete checkpoint before the damaged one be the newest, and rename the damaged one.
+def before(folder: Path, damaged: Path | None) -> Path | None:
+    """The newest complete checkpoint before a damaged one; of all, where it is `latest` itself that is damaged."""
+    older = [path for path in complete(folder) if damaged is None or step_of(path) < step_of(damaged)]
+    return older[-1] if older else None
 
-    Args:
-        folder: of the run's checkpoints.
-        damaged: None where it is `latest` itself that is damaged.
 
-    Returns:
-        The one before.
-
-    Raises:
-        DamagedCheckpoint: there is none.
-    """
-    before = [path for path in complete(folder) if damaged is None or step_of(path) < step_of(damaged)]
-    if not before:
-        raise DamagedCheckpoint(f"{folder}: no other checkpoint is there to continue from")
-    point(folder / "latest", before[-1])
+def set_aside(folder: Path, damaged: Path | None, older: Path) -> None:
+    """Let `older` be the newest, and rename the damaged one."""
+    point(folder / "latest", older)
     if damaged is not None:
         number = len(list(folder.glob(f"{damaged.name}.damaged*")))
         damaged.rename(damaged.with_name(f"{damaged.name}.damaged{number or ''}"))
         sync_folder(folder)
-    return before[-1]
 
 
 def _reward(path: Path) -> float | str | None:

