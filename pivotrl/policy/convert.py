@@ -1,188 +1,78 @@
-"""Between Hugging Face folders and Megatron checkpoints, and the proof that nothing is lost (tools/convert_hf.py)."""
+"""Between Hugging Face folders and Megatron checkpoints, streaming (tools/convert_hf.py)."""
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import torch
-import torch.distributed as dist
-from torch import Tensor
 
 from pivotrl.json_object import JsonObject
-from pivotrl.policy import checkpoint_files, device, parallel
+from pivotrl.policy import checkpoint_files
 from pivotrl.policy.architecture import Architecture
-from pivotrl.policy.config import ParallelConfig
 from pivotrl.policy.hf_files import HfFiles, copy_side_files, write_folder
-from pivotrl.policy.model import build_model
-from pivotrl.policy.weights import export_hf, load_hf, load_model_weights, save_model
+from pivotrl.policy.weights import check_known
 
 HF_SUBFOLDER = "hf"
 """Folder of a converted checkpoint that holds the config and the tokenizer."""
 
-LOGIT_TOLERANCE = 1e-4
-"""Largest difference between logits, as a share of the largest logit. fp32 rounding of a 30-layer model gives 1e-5."""
 
+def to_megatron(hf: Path, out: Path, max_bytes: int) -> None:
+    """Write a `torch_dist` checkpoint of the weights, with the config and the tokenizer in `out/hf`.
 
-def to_megatron(hf: Path, out: Path, layout: ParallelConfig) -> None:
-    """Write a `torch_dist` checkpoint of the weights, with the config and the tokenizer in `out/hf` (collective).
+    Any layout can read it. One tensor is in memory at a time.
 
-    Any layout can read it, whatever `layout` wrote it.
+    Args:
+        hf: the Hugging Face folder.
+        out: the folder to write, new or empty.
+        max_bytes: size of one file of the checkpoint, unless one tensor is larger.
 
     Raises:
         ValueError: the folder cannot be read, or `out` is in use.
     """
+    from pivotrl.policy import device
+
+    device.prepare()
+    from pivotrl.policy.dist_write import write_checkpoint
+
     refuse_used(out)
-    model, _, world = _build(hf, layout, HfFiles(hf).dtype)
-    load_hf(model, Architecture.from_hf(hf), hf)
-    unfinished = _start(out, world.rank)
-    dist.barrier()
-    save_model(model, unfinished)
-    dist.barrier()
-    if world.rank == 0:
-        copy_side_files(hf, unfinished / HF_SUBFOLDER)
-        _finish(unfinished, out)
-        print(f"{out}: Megatron checkpoint of {hf}, {Architecture.from_hf(hf).name}")
-    dist.barrier()
+    arch, files = Architecture.from_hf(hf), HfFiles(hf)
+    check_known(files, arch)
+    others = sorted(name for name in files.file_of if files.dtype_of(name) != files.dtype)
+    if others:
+        print(f"{hf}: {others[0]} and {len(others) - 1} more are not {files.dtype}, as the embedding is: converted")
+    unfinished = _start(out)
+    count = write_checkpoint(unfinished, arch, files, files.dtype, max_bytes)
+    copy_side_files(hf, unfinished / HF_SUBFOLDER)
+    _finish(unfinished, out)
+    print(f"{out}: Megatron checkpoint of {hf}, {arch.name}, {count} tensors, {_name(files.dtype)}")
 
 
-def to_hf(checkpoint: Path, out: Path, layout: ParallelConfig, hf: Path | None = None) -> None:
-    """Write a Hugging Face folder from a checkpoint of `to_megatron` or of a training run (collective).
+def to_hf(checkpoint: Path, out: Path, max_bytes: int, hf: Path | None = None) -> None:
+    """Write a Hugging Face folder from a checkpoint of `to_megatron` or of a training run on any layout.
 
-    Raises:
-        ValueError: the checkpoint is missing, incomplete or of another model, or `out` is in use.
-    """
-    refuse_used(out)
-    source = hf or side_files_of(checkpoint)
-    dtype = checkpoint_files.weights_dtype(checkpoint)
-    model, arch, world = _build(source, layout, dtype)
-    load_model_weights(checkpoint, model)
-    tensors = export_hf(model, arch)
-    if world.rank == 0:
-        unfinished = _start(out, world.rank)
-        count = write_folder(tensors, source, unfinished, dtype)
-        _finish(unfinished, out)
-        print(f"{out}: {count} tensors, {str(dtype).removeprefix('torch.')}")
-    else:
-        for _ in tensors:
-            pass
-    dist.barrier()
-
-
-def verify(hf: Path, layout: ParallelConfig, weights_only: bool = False) -> list[str]:
-    """Load the folder on this layout and compare what comes out with the files and with transformers (collective).
-
-    The model is built in fp32, which holds the stored values exactly, so the bytes that come back are those of the
-    files and the logits show the map rather than rounding.
+    One output file is in memory, and the tensor that is read.
 
     Args:
-        hf: the Hugging Face folder.
-        layout: the layout to load it on.
-        weights_only: leave out the logits, for a model too large for one process.
+        checkpoint: its folder.
+        out: the folder to write, new or empty.
+        max_bytes: size of one safetensors file, unless one tensor is larger.
+        hf: a folder with config and tokenizer, where the checkpoint names none.
 
-    Returns:
-        On rank 0, what differs, one line each (names of tensors, bytes, logits); empty where all is equal.
+    Raises:
+        ValueError: the checkpoint is missing, damaged or of another model, or `out` is in use.
     """
-    model, arch, world = _build(hf, layout, torch.float32)
-    load_hf(model, arch, hf)
-    files = HfFiles(hf)
-    problems = _compare_weights(files, arch, export_hf(model, arch, stack_experts=files.stacked_experts), world.rank)
-    if not weights_only:
-        ours = _logits(model, arch, world, layout.tensor)
-        if world.rank == 0:
-            problems += _compare_logits(hf, arch, layout.tensor, ours)
-    dist.barrier()
-    return problems
+    from pivotrl.policy.dist_read import DistFiles
+
+    refuse_used(out)
+    source = hf or side_files_of(checkpoint)
+    stored = DistFiles(checkpoint, Architecture.from_hf(source))
+    unfinished = _start(out)
+    tensors = ((tensor.name, values) for tensor, values in stored.tensors())
+    count = write_folder(tensors, source, unfinished, stored.dtype, max_bytes)
+    _finish(unfinished, out)
+    print(f"{out}: {count} tensors, {_name(stored.dtype)}")
 
 
-def _compare_weights(files: HfFiles, arch: Architecture, ours: Iterator[tuple[str, Tensor]], rank: int) -> list[str]:
-    if rank:
-        for _ in ours:
-            pass
-        return []
-    missing = set(files.file_of)
-    problems, equal, total_bytes = [], 0, 0
-    for name, tensor in ours:
-        if name not in files.file_of:
-            problems.append(f"{name}: exported, but not in {files.path}")
-            continue
-        missing.discard(name)
-        stored = files.whole(name)
-        back = tensor.to(device="cpu", dtype=stored.dtype).contiguous()
-        if back.shape != stored.shape:
-            problems.append(f"{name}: shape {list(back.shape)} came back, {list(stored.shape)} is stored")
-        elif not torch.equal(back.view(torch.uint8), stored.contiguous().view(torch.uint8)):
-            problems.append(f"{name}: {(back != stored).sum().item()} of {stored.numel()} values came back changed")
-        else:
-            equal += 1
-            total_bytes += stored.nbytes
-    if arch.tied and "lm_head.weight" in missing:
-        # A copy that transformers ignores; it must be a copy.
-        missing.discard("lm_head.weight")
-        if not torch.equal(files.whole("lm_head.weight"), files.whole("model.embed_tokens.weight")):
-            problems.append("lm_head.weight: stored and different, though config.json ties it to the embedding")
-    missing = {name for name in missing if not name.endswith(".rotary_emb.inv_freq")}
-    problems += [f"{name}: in {files.path}, but not exported" for name in sorted(missing)]
-    print(f"weights: {equal} tensors of {len(files.file_of)} came back equal, {total_bytes} bytes")
-    return problems
-
-
-def _probe(arch: Architecture, multiple_of: int) -> Tensor:
-    """Token ids [2, 8 x tensor] to compare logits on."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(0, arch.vocab, (2, 8 * multiple_of), generator=generator)
-
-
-def _logits(model: Any, arch: Architecture, world: parallel.World, multiple_of: int) -> Tensor:
-    """[2, S, V] of the probe on every rank."""
-    from megatron.core.pipeline_parallel import get_forward_backward_func
-    from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region
-
-    ids = _probe(arch, multiple_of).to(device.current().torch_device)
-    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-
-    def whole(logits: Tensor) -> tuple[Tensor, Tensor]:
-        return logits.sum(), gather_from_tensor_model_parallel_region(logits)[..., : arch.vocab]
-
-    def step(_: Any, chunk: Any) -> tuple[Tensor, Any]:
-        return chunk(ids, positions, None), whole
-
-    with device.scope(), torch.no_grad():
-        outputs = get_forward_backward_func()(
-            forward_step_func=step,
-            data_iterator=None,
-            model=[model.eval()],
-            num_microbatches=1,
-            seq_length=ids.shape[1],
-            micro_batch_size=ids.shape[0],
-            forward_only=True,
-        )
-    everyone: list[Tensor | None] = [None] * world.world_size
-    dist.all_gather_object(everyone, outputs[0].float().cpu() if outputs else None, group=world.object_group)
-    return next(logits for logits in everyone if logits is not None)
-
-
-def _compare_logits(hf: Path, arch: Architecture, multiple_of: int, ours: Tensor) -> list[str]:
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    theirs_model = transformers.AutoModelForCausalLM.from_pretrained(hf, dtype=torch.float32).eval()
-    with torch.no_grad():
-        theirs = theirs_model(input_ids=_probe(arch, multiple_of)).logits
-    error, largest = (ours - theirs).abs().max().item(), theirs.abs().max().item()
-    print(f"logits: largest difference from transformers {error:.1e}, largest logit {largest:.3g} (fp32)")
-    if error <= LOGIT_TOLERANCE * largest:
-        return []
-    return [f"logits: they differ from transformers by {error:.3g}, more than {LOGIT_TOLERANCE:g} x {largest:.3g}"]
-
-
-def _build(hf: Path, layout: ParallelConfig, dtype: torch.dtype) -> tuple[Any, Architecture, parallel.World]:
-    arch = Architecture.from_hf(hf)
-    world = parallel.initialize(layout, seed=0)
-    parallel.check_layout(layout, arch, world.world_size)
-    (model,) = build_model(arch, layout, dtype)
-    return model, arch, world
+def _name(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def refuse_used(out: Path) -> None:
@@ -203,15 +93,14 @@ def refuse_used(out: Path) -> None:
         raise ValueError(f"--out {out}: {above} may not be written; name another folder")
 
 
-def _start(out: Path, rank: int) -> Path:
-    """Make the folder to write before all is there; what an interrupted command left is removed (both by rank 0)."""
+def _start(out: Path) -> Path:
+    """Make the folder to write before all is there; what an interrupted command left is removed."""
     unfinished = out.with_name(out.name + ".partial")
-    if rank == 0:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        try:
-            unfinished.mkdir(parents=True)
-        except OSError as error:
-            raise ValueError(f"--out {out}: cannot make {unfinished} ({error.strerror}); name another folder") from None
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        unfinished.mkdir(parents=True)
+    except OSError as error:
+        raise ValueError(f"--out {out}: cannot make {unfinished} ({error.strerror}); name another folder") from None
     return unfinished
 
 

@@ -83,7 +83,15 @@ class HfFiles:
         name = "model.embed_tokens.weight"
         if name not in self.file_of:
             raise ValueError(f"{self.path}: no tensor {name!r} among its {len(self.file_of)}")
+        return self.dtype_of(name)
+
+    def dtype_of(self, name: str) -> torch.dtype:
+        """Type of one stored tensor, under the name that the file gives it."""
         return self._handle(self.file_of[name]).get_slice(name)[:0].dtype
+
+    def has(self, name: str, shape: tuple[int, ...]) -> bool:
+        """Whether the tensor that should have `shape` is stored, alone or stacked, in whatever shape."""
+        return any(stored.name in self.file_of for stored in self._places(name, shape))
 
     def whole(self, name: str) -> Tensor:
         """One stored tensor, under the name that the file gives it."""

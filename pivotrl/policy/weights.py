@@ -54,17 +54,21 @@ def load_hf(model: Any, arch: Architecture, source: str | Path | Mapping[str, Te
         ValueError: a file or tensor is missing, unreadable, of another shape, or unknown to the architecture.
     """
     if isinstance(source, str | Path):
-        files = HfFiles(source)
-        unknown = unknown_tensors(files, arch)
-        if unknown:
-            raise ValueError(
-                f"{files.path}: {unknown[0]!r} and {len(unknown) - 1} more tensors are not part of {arch.name} "
-                f"with the sizes in config.json"
-            )
-        source = files
+        source = HfFiles(source)
+        check_known(source, arch)
     with torch.no_grad():
         for _, live, values in local_tensors(model, arch, source):
             live.copy_(values)
+
+
+def check_known(files: HfFiles, arch: Architecture) -> None:
+    """Raise ValueError where a stored tensor is unknown to the architecture."""
+    unknown = unknown_tensors(files, arch)
+    if unknown:
+        raise ValueError(
+            f"{files.path}: {unknown[0]!r} and {len(unknown) - 1} more tensors are not part of {arch.name} "
+            f"with the sizes in config.json"
+        )
 
 
 def unknown_tensors(files: HfFiles, arch: Architecture) -> list[str]:
@@ -78,13 +82,20 @@ def unknown_tensors(files: HfFiles, arch: Architecture) -> list[str]:
 
 
 def save_model(model: Any, folder: str | Path) -> None:
-    """Write the weights alone as a Megatron `torch_dist` checkpoint (collective); `folder` must exist and be empty."""
-    from megatron.core import dist_checkpointing
+    """Write the weights alone as a Megatron `torch_dist` checkpoint, with `checksums.json` (collective).
 
-    from pivotrl.policy import device
+    Args:
+        model: the model of this rank.
+        folder: must exist and be empty.
+
+    Raises:
+        ValueError: a file cannot be written; it is named.
+    """
+    from pivotrl.policy import checkpoint_write, device
 
     with device.scope():
-        dist_checkpointing.save({"model": model.sharded_state_dict()}, str(folder))
+        state = {"model": model.sharded_state_dict()}
+    checkpoint_write.save(state, Path(folder), parallel.current_world())
 
 
 def load_model_weights(folder: str | Path, model: Any) -> None:

@@ -72,7 +72,7 @@ def test_reads_llama_3_scaling(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"architectures": ["GptOssForCausalLM"]}, "Qwen3MoeForCausalLM, Qwen3ForCausalLM, LlamaForCausalLM"),
+        ({"architectures": ["GptOssForCausalLM"]}, "Qwen3ForCausalLM, Qwen2ForCausalLM, LlamaForCausalLM, Mix"),
         ({"architectures": None}, "supported are"),
         ({"mlp_only_layers": [0]}, "mlp_only_layers is [0]"),
         ({"decoder_sparse_step": 2}, "decoder_sparse_step is 2"),
@@ -86,7 +86,10 @@ def test_reads_llama_3_scaling(tmp_path: Path) -> None:
         ({"num_experts": 0}, "num_experts is 0"),
         ({"architectures": 5}, "architectures is 5"),
         ({"architectures": {"a": 1}}, "architectures is {'a': 1}"),
-        ({"architectures": "Qwen3MoeForCausalLM"}, "LlamaForCausalLM, in a list"),
+        ({"architectures": "Qwen3MoeForCausalLM"}, "MixtralForCausalLM, in a list"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "only layers of full attention"),
+        ({"layer_types": 3}, "layer_types is 3"),
+        ({"dual_chunk_attention_config": {"chunk_size": 262144}}, "remove the key for contexts up to"),
         ({"num_key_value_heads": "2"}, "num_key_value_heads is '2'"),
         ({"num_key_value_heads": 2.0}, "num_key_value_heads is 2.0"),
         ({"num_key_value_heads": 5}, "num_key_value_heads is 5; expected a divisor of num_attention_heads"),
@@ -120,6 +123,53 @@ def test_refuses_by_name(tmp_path: Path, changes: dict, said: str) -> None:
     assert said in str(error.value)
     assert str(tmp_path / "config.json") in str(error.value)
     assert "\n" not in str(error.value)
+
+
+QWEN2 = {key: value for key, value in QWEN3_30B_A3B.items() if key not in ("head_dim", "attention_bias", "rope_theta")}
+QWEN2 |= {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 131072, "max_window_layers": 28}
+MIXTRAL = {
+    "architectures": ["MixtralForCausalLM"],
+    "head_dim": None,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 32768,
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "sliding_window": None,
+    "vocab_size": 32000,
+}
+
+
+def test_reads_qwen_2(tmp_path: Path) -> None:
+    arch = Architecture.from_hf(write(tmp_path, QWEN2 | {"layer_types": ["full_attention"] * 48}))
+    assert (arch.attention_bias, arch.output_bias, arch.qk_norm, arch.head_dim) == (True, False, False, 64)
+    assert (arch.experts, arch.rope_theta) == (0, 1e4)
+    with pytest.raises(ValueError, match="head_dim is 128; expected hidden_size / num_attention_heads, 64"):
+        Architecture.from_hf(write(tmp_path, QWEN2 | {"head_dim": 128}))
+
+
+def test_reads_mixtral(tmp_path: Path) -> None:
+    arch = Architecture.from_hf(write(tmp_path, MIXTRAL))
+    assert (arch.experts, arch.top_k, arch.expert_ffn, arch.normalize_top_k) == (8, 2, 14336, True)
+    assert (arch.attention_bias, arch.output_bias, arch.qk_norm, arch.head_dim) == (False, False, False, 128)
+    assert (arch.rope_theta, arch.norm_eps) == (1e6, 1e-5), "transformers' defaults"
+    Architecture.from_hf(write(tmp_path, MIXTRAL | {"sliding_window": 32768}))
+    for changes, said in (
+        ({"sliding_window": 4096}, "sliding_window is 4096"),
+        ({"router_jitter_noise": 0.1}, "router_jitter_noise is 0.1"),
+        ({"num_experts_per_tok": 1}, "num_experts_per_tok is 1; expected at least 2"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Architecture.from_hf(write(tmp_path, MIXTRAL | changes))
+
+
+def test_llama_bias_is_on_the_output_too(tmp_path: Path) -> None:
+    config = QWEN3_30B_A3B | {"architectures": ["LlamaForCausalLM"], "attention_bias": True}
+    arch = Architecture.from_hf(write(tmp_path, config))
+    assert arch.attention_bias and arch.output_bias
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "\x00\xff", "[" * 100_000, '{"a": ' + "9" * 5000 + "}"])

@@ -2,20 +2,53 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from pivotrl.policy import checkpoint_files, convert
+from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.dist_read import DistFiles
+from pivotrl.policy.hf_files import SINGLE, HfFiles
 from pivotrl.policy.local_ranks import run_ranks
+from pivotrl.policy.mapping import all_tensors
 from tests.launch import REPOSITORY
 from tests.policy.commands_worker import MUTATIONS
+from tests.policy.test_hf_files import stacked
+from tests.policy.tiny import edit_config
 
 COMMAND = REPOSITORY / "tools" / "convert_hf.py"
+VICTIM = "model.layers.1.mlp.experts.6.up_proj.weight"
+STREAMED = [
+    "to-megatron --hf {tiny}/moe_bf16 --out {megatron} --shard-gib 0.00002",
+    "to-hf --checkpoint {megatron} --out {hf}",
+    "to-megatron --hf {tiny}/odd_mixtral --out {mixtral}",
+    "to-hf --checkpoint {mixtral} --out {mixtral_hf}",
+    "to-megatron --hf {stacked} --out {from_stacked}",
+    "verify --hf {tiny}/moe --checkpoint {from_stacked}",
+    "verify --hf {stacked} --checkpoint {from_stacked}",
+    "verify --hf {tiny}/moe --against {stacked}",
+    "verify --hf {tiny}/moe_bf16 --checkpoint {megatron}",
+    "verify --hf {one_value} --checkpoint {megatron}",
+    "verify --hf {wider} --checkpoint {megatron}",
+    "verify --hf {without} --checkpoint {megatron}",
+    "verify --hf {tiny}/moe_bf16 --against {one_value}",
+    "verify --hf {tiny}/moe_bf16 --against {without}",
+]
+"""Commands on files alone, one after another."""
+DIFFERENT = {
+    "{one_value}": "1 of 1152 values differ",
+    "{wider} --checkpoint": "bfloat16 in",
+    "--hf {without}": "but not in",
+    "--against {without}": "not in",
+}
+"""What a command says of VICTIM, by a part of it; the others find nothing."""
 
 
 def run(*arguments: object, timeout: float = 180) -> subprocess.CompletedProcess:
@@ -25,23 +58,39 @@ def run(*arguments: object, timeout: float = 180) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def folders(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A tied model with a stored head of its own, and room for conversions."""
+    """A tied model with a stored head of its own, models with one value or tensor other, and room for conversions."""
     folder = tmp_path_factory.mktemp("convert")
     wrong_head = folder / "wrong_head"
     shutil.copytree(tiny / "llama_tied", wrong_head, ignore=shutil.ignore_patterns("checkpoint"))
     tensors = load_file(wrong_head / "model.safetensors")
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + 1
     save_file(tensors, wrong_head / "model.safetensors")
-    return {"wrong_head": wrong_head, "megatron": folder / "megatron", "hf": folder / "hf"}
+    tensors = load_file(tiny / "moe_bf16" / "model.safetensors")
+    one_value = {name: tensor.clone() for name, tensor in tensors.items()}
+    one_value[VICTIM][3, 5] += 1
+    without = {name: tensor for name, tensor in tensors.items() if name != VICTIM}
+    wider = tensors | {VICTIM: tensors[VICTIM].float()}
+    for name, changed in (("one_value", one_value), ("without", without), ("wider", wider)):
+        (folder / name).mkdir()
+        shutil.copy(tiny / "moe_bf16" / "config.json", folder / name)
+        save_file(changed, folder / name / "model.safetensors")
+    made = {name: folder / name for name in ("wrong_head", "one_value", "without", "wider")}
+    return made | {
+        name: folder / name for name in ("megatron", "hf", "mixtral", "mixtral_hf", "stacked", "from_stacked")
+    }
 
 
 @pytest.fixture(scope="module")
 def one_process(tiny: Path, folders: dict[str, Path]) -> list[tuple[int, str]]:
-    """Exit code and stderr of: verify under each mutation; verify of the wrong head; to-megatron."""
+    """Exit code and stderr of: verify under each mutation; verify of the wrong head; STREAMED."""
     verify = ["verify", "--hf", str(tiny / "dense")]
     steps = [[mutation, verify] for mutation in MUTATIONS]
     steps.append(["none", ["verify", "--hf", str(folders["wrong_head"]), "--weights-only"]])
-    steps.append(["none", ["to-megatron", "--hf", str(tiny / "moe_bf16"), "--out", str(folders["megatron"])]])
+    folders["stacked"].mkdir()
+    stacked(tiny / "moe", folders["stacked"])
+    shutil.copy(tiny / "moe" / "config.json", folders["stacked"])
+    known = {"tiny": tiny, **folders}
+    steps += [["none", [word.format(**known) for word in line.split()]] for line in STREAMED]
     done = run("-m", "tests.policy.commands_worker", json.dumps(steps))
     assert done.returncode == 0, done.stderr[-4000:]
     lines = [line.removeprefix("RESULT ") for line in done.stdout.splitlines() if line.startswith("RESULT ")]
@@ -59,23 +108,81 @@ def test_verify_passes_on_the_true_map_and_fails_on_every_broken_one(one_process
 
 
 def test_verify_finds_a_stored_head_that_the_model_would_ignore(one_process: list[tuple[int, str]]) -> None:
-    code, said = one_process[-2]
+    code, said = one_process[len(MUTATIONS)]
     assert code == 1
     assert said.startswith("convert_hf verify: lm_head.weight: stored and different")
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("line", range(len(STREAMED)), ids=lambda line: STREAMED[line].replace(" ", "_"))
+def test_streamed(one_process: list[tuple[int, str]], line: int) -> None:
+    code, said = one_process[len(MUTATIONS) + 1 + line]
+    expected = next((problem for found, problem in DIFFERENT.items() if found in STREAMED[line]), None)
+    if expected is None:
+        assert (code, said) == (0, "")
+    else:
+        assert code == 1 and said.startswith(f"convert_hf verify: {VICTIM}: ") and expected in said
+
+
 def test_through_a_checkpoint_and_back_every_byte_is_the_same(
     tiny: Path, folders: dict[str, Path], one_process: list[tuple[int, str]]
 ) -> None:
-    """One rank writes the checkpoint, two ranks (tensor 2, expert 2) read it and write the folder."""
-    assert one_process[-1] == (0, "")
-    source, back = tiny / "moe_bf16", folders["hf"]
-    layout = ("--tensor", 2, "--expert", 2)
-    done = run(COMMAND, "to-hf", "--checkpoint", folders["megatron"], "--out", back, *layout)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert (back / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
-    assert json.loads((back / "config.json").read_text()) == json.loads((source / "config.json").read_text())
+    for source, back in ((tiny / "moe_bf16", folders["hf"]), (tiny / "odd_mixtral", folders["mixtral_hf"])):
+        assert (back / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
+        assert json.loads((back / "config.json").read_text()) == json.loads((source / "config.json").read_text())
+    assert len(list(folders["megatron"].glob("*.distcp"))) > 3
+
+
+def test_a_checkpoint_with_a_flipped_bit_is_refused(
+    folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folders["megatron"], broken)
+    file = sorted(broken.glob("*.distcp"))[1]
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=f"{file}: SHA-256"):
+        DistFiles(broken, Architecture.from_hf(broken / "hf"))
+
+
+def test_another_model_than_the_checkpoint_s_is_named(
+    tiny: Path, folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"has no decoder.layers.mlp.linear_fc1.layer_norm_weight, which Qwen3For"):
+        DistFiles(folders["megatron"], Architecture.from_hf(tiny / "dense"))
+    shutil.copy(tiny / "moe" / "config.json", tmp_path)
+    edit_config(tmp_path, vocab_size=97)
+    with pytest.raises(ValueError, match=r"embedding.word_embeddings.weight has shape \[96, 48\], but .* \[97, 48\]"):
+        DistFiles(folders["megatron"], Architecture.from_hf(tmp_path))
+
+
+@pytest.mark.slow
+def test_converting_holds_two_tensors_and_one_output_file_at_most(tmp_path: Path) -> None:
+    """Each command alone, on a model of 16 times that, with no tensor under a kilobyte that counts."""
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 512, "intermediate_size": 2048}
+    config |= {"num_hidden_layers": 40, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 8192}
+    hf, checkpoint, back = tmp_path / "hf", tmp_path / "checkpoint", tmp_path / "back"
+    hf.mkdir()
+    (hf / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 128}))
+    shapes = {name: tensor.shape for name, tensor in all_tensors(Architecture.from_hf(hf)).items()}
+    save_file(
+        {name: torch.full(shape, number + 1.0) for number, (name, shape) in enumerate(shapes.items())}, hf / SINGLE
+    )
+    shard_mib, largest_mib = 16, 8192 * 512 * 4 / 2**20
+    bound = 2 * largest_mib + shard_mib
+    assert (hf / SINGLE).stat().st_size / 2**20 > 12 * bound
+    size = ("--shard-gib", shard_mib / 1024)
+    for arguments in (
+        ("to-megatron", "--hf", hf, "--out", checkpoint),
+        ("to-hf", "--checkpoint", checkpoint, "--out", back),
+    ):
+        done = run(COMMAND, *arguments, *size)
+        assert done.returncode == 0, done.stderr[-4000:]
+        peak = re.fullmatch(r"peak memory: ([\d.]+) MiB above .*", done.stdout.splitlines()[-1])
+        assert peak, done.stdout
+        assert float(peak[1]) <= bound, done.stdout
+    files, whole = HfFiles(back), HfFiles(hf)
+    assert all(torch.equal(files.whole(name), whole.whole(name)) for name in shapes)
 
 
 def test_a_checkpoint_that_lost_a_file_is_answered_with_its_name(
@@ -132,7 +239,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ValueError, match=r"--out .*: cannot make .* \(Not a directory\)"):
-        convert._start(tmp_path / "file" / "out", 0)
+        convert._start(tmp_path / "file" / "out")
 
 
 @pytest.mark.parametrize(
@@ -145,6 +252,10 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         (["to-hf", "--checkpoint", "nowhere", "--out", "unused"], "nowhere: no such folder"),
         (["to-hf", "--checkpoint", "{tiny}", "--out", "{tiny}/moe"], "is not an empty folder"),
         (["to-hf", "--checkpoint", "{tiny}", "--out", "unused"], "add --hf FOLDER"),
+        (["to-hf", "--checkpoint", "{tiny}", "--out", "unused", "--shard-gib", "0"], "--shard-gib is 0.0"),
+        (["verify", "--hf", "{tiny}/moe", "--against", "{tiny}/moe", "--tensor", "2"], "leave the layout's options"),
+        (["verify", "--hf", "{tiny}/moe", "--checkpoint", "nowhere"], "nowhere: no such folder"),
+        (["map", "--hf", "{tiny}/moe", "--world", "6", "--tensor", "4"], "parallel.tensor is 4, which does not"),
         (["to-megatron", "--hf", "{tiny}/moe", "--out", "{tiny}/moe/config.json/x"], "config.json is a file"),
     ],
 )

@@ -44,10 +44,31 @@ def test_shards_are_the_chunks_of_the_whole(moe: Path, tmp_path: Path) -> None:
         for tensor in all_tensors(arch).values():
             for part in range(2):
                 shard = files.read(tensor.name, tensor.shape, tensor.dim, part, 2)
+                assert torch.equal(files.copy(tensor.name, tensor.shape), whole[tensor.name])
                 expected = whole[tensor.name]
                 if tensor.dim is not None:
                     expected = expected.chunk(2, tensor.dim)[part]
                 assert torch.equal(shard, expected), tensor.name
+
+
+def test_mixtral_stacked_as_transformers_5_holds_it_in_memory(tiny: Path, tmp_path: Path) -> None:
+    import transformers
+
+    source = tiny / "odd_mixtral"
+    memory = transformers.AutoModelForCausalLM.from_pretrained(source).state_dict()
+    assert "model.layers.0.mlp.experts.gate_up_proj" in memory
+    save_file(memory, tmp_path / SINGLE)
+    arch, files, whole = Architecture.from_hf(source), HfFiles(tmp_path), load_file(source / SINGLE)
+    assert unknown_tensors(files, arch) == []
+    for tensor in all_tensors(arch).values():
+        assert torch.equal(files.copy(tensor.name, tensor.shape), whole[tensor.name]), tensor.name
+
+
+def test_the_last_shard_of_a_vocabulary_ends_in_zeros(tiny: Path) -> None:
+    files = HfFiles(tiny / "odd_mixtral")
+    whole = files.whole("lm_head.weight")
+    shards = [files.read("lm_head.weight", (97, 48), 0, part, 4) for part in range(4)]
+    assert torch.equal(torch.cat(shards), torch.cat([whole, torch.zeros(3, 48)]))
 
 
 def test_written_in_several_files_it_is_the_same_model(moe: Path, tmp_path: Path) -> None:

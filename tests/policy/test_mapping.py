@@ -11,7 +11,8 @@ from pivotrl.policy.mapping import Layout, all_tensors, join, params_of_rank, sp
 from tests.policy.test_parallel import DENSE, MOE
 
 SMALL = replace(MOE, layers=4, hidden=16, heads=8, kv_heads=4, head_dim=2, ffn=24, vocab=40, experts=4, expert_ffn=12)
-SMALL_DENSE = replace(SMALL, name=DENSE.name, experts=0, attention_bias=True, tied=True)
+SMALL_DENSE = replace(SMALL, name=DENSE.name, experts=0, attention_bias=True, output_bias=True, tied=True)
+SMALL_MIXTRAL = replace(SMALL, name="MixtralForCausalLM", vocab=37, qk_norm=False)
 
 
 def layouts(arch) -> list[list[Layout]]:
@@ -23,7 +24,7 @@ def layouts(arch) -> list[list[Layout]]:
     ]
 
 
-@pytest.mark.parametrize("arch", [SMALL, SMALL_DENSE], ids=lambda arch: arch.name)
+@pytest.mark.parametrize("arch", [SMALL, SMALL_DENSE, SMALL_MIXTRAL], ids=lambda arch: arch.name)
 def test_every_element_lives_on_the_ranks_it_should(arch) -> None:
     """Counting each shard once for each set of ranks that holds the same one, the whole model comes out."""
     tensors = all_tensors(arch)
@@ -41,7 +42,7 @@ def test_every_element_lives_on_the_ranks_it_should(arch) -> None:
             assert {rank for rank, _ in shards} == set(range(size)), name
 
 
-@pytest.mark.parametrize("arch", [SMALL, SMALL_DENSE], ids=lambda arch: arch.name)
+@pytest.mark.parametrize("arch", [SMALL, SMALL_DENSE, SMALL_MIXTRAL], ids=lambda arch: arch.name)
 def test_split_undoes_join(arch) -> None:
     generator = torch.Generator().manual_seed(0)
     for ranks in layouts(arch):

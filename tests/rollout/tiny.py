@@ -88,6 +88,52 @@ def save_llama(folder: Path, seed: int = 0) -> torch.nn.Module:
     return model
 
 
+def save_qwen2(folder: Path, seed: int = 0) -> torch.nn.Module:
+    """Write a dense Qwen2.5 with a tied head, float32; q, k and v have biases, the output projection has none."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=VOCABULARY - 1,
+        hidden_size=128,
+        intermediate_size=192,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        eos_token_id=2,
+        bos_token_id=None,
+    )
+    model = Qwen2ForCausalLM(config).eval()
+    spread(model, seed)
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
+    return model
+
+
+def save_mixtral(folder: Path, seed: int = 0) -> torch.nn.Module:
+    """Write a Mixtral of the demo's shape, float32."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    config = MixtralConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=128,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=8,
+        max_position_embeddings=2048,
+        eos_token_id=2,
+        bos_token_id=None,
+    )
+    model = MixtralForCausalLM(config).eval()
+    spread(model, seed)
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
+    return model
+
+
 def spread(model: torch.nn.Module, seed: int) -> None:
     """Random weights under which every part matters: norms away from one, peaked logits, routers that choose."""
     generator = torch.Generator().manual_seed(seed)
@@ -109,7 +155,11 @@ class TransformersPolicy:
         """Every tensor by its checkpoint name; an MoE layer's experts as two stacked tensors."""
         assert stack_experts
         tied = self.model.config.tie_word_embeddings
-        yield from ((name, t) for name, t in self.model.state_dict().items() if not (tied and name == "lm_head.weight"))
+        # transformers 5 calls Mixtral's blocks `mlp` in memory, as the other MoE models'.
+        block = ".block_sparse_moe." if self.model.config.model_type == "mixtral" else ".mlp."
+        for name, tensor in self.model.state_dict().items():
+            if not (tied and name == "lm_head.weight"):
+                yield name.replace(".mlp.", block), tensor
 
     def score(self, token_ids: list[int]) -> Tensor:
         """Log-prob of every token after the first: float32 [len(token_ids) - 1]."""
