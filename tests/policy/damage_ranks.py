@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import torch.distributed as dist
 
+from pivotrl.config import RunConfig
 from pivotrl.policy import checkpoint_checksums
 from pivotrl.policy.checkpoint import Checkpoints, newest
 from pivotrl.policy.checkpoint_checksums import Entry
@@ -52,18 +53,23 @@ def alone() -> Iterator[bool]:
     dist.barrier()
 
 
+def configured(policy: Policy, **settings: bool) -> RunConfig:
+    """The policy's configuration with other settings of `checkpoint`."""
+    return policy.config.model_copy(update={"checkpoint": policy.config.checkpoint.model_copy(update=settings)})
+
+
 def told(policy: Policy, run: Path, **settings: bool) -> str:
     """What a run is told that tries to continue: an error, or `step N` and the lines that it prints."""
-    config = policy.config.checkpoint
+    config = policy.config
     printed = io.StringIO()
-    policy.config.checkpoint = config.model_copy(update=settings)
+    policy.config = configured(policy, **settings)
     try:
         with contextlib.redirect_stdout(printed), Checkpoints(policy, run, next_batch=pivots) as checkpoints:
             return f"step {checkpoints.resume()}: {printed.getvalue()}"
     except ValueError as error:
         return str(error)
     finally:
-        policy.config.checkpoint = config
+        policy.config = config
 
 
 def pivots(step: int) -> list[SimpleNamespace]:
@@ -134,9 +140,9 @@ def unwritable(policy: Policy, run: Path) -> None:
     before = sorted(path.name for path in run.iterdir())
     for rank in range(2):
         for background in (False, True):
-            policy.config.checkpoint = policy.config.checkpoint.model_copy(update={"background": background})
+            policy.config = configured(policy, background=background)
             if dist.get_rank() == rank:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
             try:
                 with Checkpoints(policy, run) as checkpoints:
                     checkpoints.save(4)
@@ -144,7 +150,7 @@ def unwritable(policy: Policy, run: Path) -> None:
                 assert f"step_000004.partial/__{rank}_" in str(error) and "File too large" in str(error), error
                 assert "step_000004 was not written, step_000003 is still there to continue from" in str(error), error
             else:
-                raise AssertionError("a file of more than 20,000 bytes was written")
+                raise AssertionError("a file of more than 100,000 bytes was written")
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, limits)
             dist.barrier()
