@@ -5,8 +5,6 @@ They are round numbers, chosen on the careful side; a first run on the cluster r
 
 from dataclasses import dataclass, fields
 
-GIB = 2**30
-
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
@@ -39,6 +37,8 @@ class Assumptions:
     """Share of everything allocated that the caching allocator loses."""
     refit_seconds: float = 1.0
     """Seconds of a refit besides the transfer: Python, checksums, the canary."""
+    host_rate: float = 25e9
+    """Bytes per second of the CPU's memory for each rank of a node, where the CPU's Adam works."""
     disk: float = 2e9
     """Bytes per second that one node writes to the shared file system."""
     verify_seconds: float = 1.0

@@ -4,6 +4,7 @@ Exact: the parameters come from `policy.mapping`, the padding follows Megatron-C
 `param_and_grad_buffer.py`. Held against `policy.memory.measured_bytes` of real models by tests/planning.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +30,17 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
-    """One of Megatron's flat buffers of a chunk: every trained parameter of one kind."""
+class Shard:
+    """Numbers that a rank holds."""
 
-    numel: int
-    """Padding included."""
+    frozen: int
+    """Parameters that are not trained."""
+    dense: int
+    """In Megatron's buffers of trained parameters outside the experts, padding included."""
+    experts: int
+    """In those of the experts."""
     owned: int
-    """Numbers whose optimizer state this rank keeps."""
+    """Whose optimizer state the rank keeps."""
 
 
 def layout_at(parallel: ParallelConfig, stage: int) -> Layout:
@@ -52,12 +57,15 @@ def layout_at(parallel: ParallelConfig, stage: int) -> Layout:
 
 def data_parallel(parallel: ParallelConfig, ranks: int) -> tuple[int, int]:
     """Data-parallel sizes of everything but the experts, and of the experts."""
-    dense = ranks // (parallel.tensor * parallel.pipeline)
-    experts = ranks // (parallel.expert_tensor * parallel.expert * parallel.pipeline)
-    return dense, experts
+    return _data_ranks(layout_at(parallel, 0), ranks)
 
 
-def weights_of_rank(arch: Architecture, layout: Layout, freeze_router: bool) -> list[list[Weight]]:
+def _data_ranks(layout: Layout, ranks: int) -> tuple[int, int]:
+    experts = layout.etp_size * layout.ep_size * layout.pp_size
+    return ranks // (layout.tp_size * layout.pp_size), ranks // experts
+
+
+def weights_of_rank(arch: Architecture, layout: Layout, freeze_router: bool) -> tuple[tuple[Weight, ...], ...]:
     """Every parameter of a rank, for each chunk of its stage."""
     runs = layout.pp_size * layout.vp_size
     # all layers are alike: describe one a chunk, and count it as often as there are such layers
@@ -70,8 +78,8 @@ def weights_of_rank(arch: Architecture, layout: Layout, freeze_router: bool) -> 
         first = mine.index(layer[0])
         ordered = mine[:first] + layer * (arch.layers // runs) + mine[first + len(layer) :]
         counted = {id(param): _weight(param, arch, layout, freeze_router) for param in mine}
-        chunks.append([counted[id(param)] for param in ordered])
-    return chunks
+        chunks.append(tuple(counted[id(param)] for param in ordered))
+    return tuple(chunks)
 
 
 def _weight(param: Param, arch: Architecture, layout: Layout, freeze_router: bool) -> Weight:
@@ -86,30 +94,35 @@ def _weight(param: Param, arch: Architecture, layout: Layout, freeze_router: boo
     )
 
 
-def buffers_of_rank(
-    chunks: Sequence[Sequence[Weight]], distributed: bool, dense_ranks: int, expert_ranks: int, rank: int = 0
-) -> list[Buffer]:
-    """Megatron's buffers around the trained parameters.
+@functools.lru_cache(maxsize=1024)
+def shard_of(
+    arch: Architecture, layout: Layout, ranks: int, freeze_router: bool, distributed: bool, rank: int = 0
+) -> Shard:
+    """What a rank of this layout holds.
 
     Args:
-        chunks: of `weights_of_rank`.
+        ranks: of the whole run.
         distributed: `optimizer.distributed`, which pads and shards.
-        dense_ranks, expert_ranks: of `data_parallel`.
         rank: data-parallel rank whose share of the optimizer is counted. Rank 0 has no less than any other.
     """
-    buffers = []
+    chunks = weights_of_rank(arch, layout, freeze_router)
+    numel, owned = {False: 0, True: 0}, 0
     for chunk in chunks:
-        for expert, ranks in ((False, dense_ranks), (True, expert_ranks)):
+        for expert, together in zip((False, True), _data_ranks(layout, ranks), strict=True):
             weights = [weight for weight in chunk if weight.trained and weight.expert == expert]
             if weights:
-                buffers.append(_buffer(weights, distributed, ranks, rank % ranks))
-    return buffers
+                padded, mine = _buffer(weights, distributed, together, rank % together)
+                numel[expert] += padded
+                owned += mine
+    frozen = sum(weight.numel for chunk in chunks for weight in chunk if not weight.trained)
+    return Shard(frozen, numel[False], numel[True], owned)
 
 
-def _buffer(weights: Sequence[Weight], distributed: bool, ranks: int, rank: int) -> Buffer:
+def _buffer(weights: Sequence[Weight], distributed: bool, ranks: int, rank: int) -> tuple[int, int]:
+    """One flat buffer's length with its padding, and the numbers in it whose optimizer state the rank keeps."""
     if not distributed:
         numel = sum(weight.numel for weight in weights)
-        return Buffer(numel, numel)
+        return numel, numel
     owned = end = 0
     bucket: list[tuple[int, int]] = []
     bucket_start = 0
@@ -134,7 +147,7 @@ def _buffer(weights: Sequence[Weight], distributed: bool, ranks: int, rank: int)
             end = close()
     if bucket:
         end = close()
-    return Buffer(end, owned)
+    return end, owned
 
 
 def _ceil(number: int, multiple: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pivotrl.config import RunConfig
 from pivotrl.planning.hardware import GIB
-from pivotrl.planning.shards import buffers_of_rank, data_parallel, layout_at, weights_of_rank
+from pivotrl.planning.shards import layout_at, shard_of
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.config import OptimizerConfig
 
@@ -36,18 +36,16 @@ def element_size(dtype: str) -> int:
 def trainer_bytes(config: RunConfig, arch: Architecture, ranks: int, stage: int, data_rank: int = 0) -> TrainerBytes:
     """Weights, gradients and optimizer of a rank of a pipeline stage."""
     element, chosen = element_size(config.model.dtype), config.optimizer
-    chunks = weights_of_rank(arch, layout_at(config.parallel, stage), config.model.freeze_router)
-    buffers = buffers_of_rank(chunks, chosen.distributed, *data_parallel(config.parallel, ranks), data_rank)
-    in_buffers = sum(buffer.numel for buffer in buffers)
-    frozen = sum(weight.numel for chunk in chunks for weight in chunk if not weight.trained)
-    owned = sum(buffer.owned for buffer in buffers)
-    state = owned * optimizer_bytes(chosen, element)
+    layout = layout_at(config.parallel, stage)
+    shard = shard_of(arch, layout, ranks, config.model.freeze_router, chosen.distributed, data_rank)
+    in_buffers = shard.dense + shard.experts
+    state = shard.owned * optimizer_bytes(chosen, element)
     return TrainerBytes(
-        weights=element * (in_buffers + frozen),
+        weights=element * (in_buffers + shard.frozen),
         gradients=4 * in_buffers,
         optimizer=round(state * (1 - chosen.offload)),
         optimizer_on_host=round(state * chosen.offload),
-        trained=owned,
+        trained=shard.owned,
     )
 
 

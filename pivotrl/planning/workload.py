@@ -10,7 +10,7 @@ from pivotrl.policy.cost import Cost, trunk_tokens
 from pivotrl.policy.packing import Sample
 
 DEFAULT_PROMPT = 4500
-"""Mean prompt of NVIDIA's public conversational tool-use pivots, as published with its recipe (99th percentile 8.7k)."""
+"""Mean prompt of NVIDIA's public conversational tool-use pivots, as published with its recipe (99 % are below 8.7k)."""
 DEFAULT_RESPONSE = 1000
 """Mean response assumed for a model that thinks first, before training makes it longer."""
 
@@ -110,8 +110,6 @@ def _round(members: list[int], lengths: Lengths) -> Round:
 def log_prob_passes(config: RunConfig) -> int:
     """Passes without a gradient before the first update: none that cannot matter is run.
 
-    One for the old log-probs where a batch gets several updates (the trainer's routes are recorded in it), and one
-    under the reference where objective.beta > 0.
+    One for the old log-probs where a batch gets several updates, and one under the reference where objective.beta > 0.
     """
-    before = config.training.updates_per_batch > 1 or config.training.router_replay == "trainer"
-    return int(before) + int(config.objective.beta > 0)
+    return int(config.training.updates_per_batch > 1) + int(config.objective.beta > 0)

@@ -1,0 +1,64 @@
+"""From the arguments of tools/plan.py to what its report is made of."""
+
+import argparse
+import re
+from pathlib import Path
+
+from pivotrl.config import RunConfig, load_config
+from pivotrl.pivots.store import PivotFile
+from pivotrl.planning.assumptions import Assumptions
+from pivotrl.planning.hardware import GPUS, Cluster
+from pivotrl.planning.layouts import rank_layouts
+from pivotrl.planning.models import architecture_of
+from pivotrl.planning.plan import make_plan, seconds_of
+from pivotrl.planning.report import Found
+from pivotrl.planning.workload import DEFAULT_PROMPT, DEFAULT_RESPONSE, Lengths
+
+DEFAULT_NODES, DEFAULT_GPUS = 4, 8
+
+
+def find(arguments: argparse.Namespace) -> Found:
+    """Plan the run that the arguments name.
+
+    Raises:
+        ValueError: the configuration, the model or the lengths cannot be used, or the run cannot work on any GPU.
+    """
+    config = load_config(arguments.config, arguments.overrides)
+    arch, source = architecture_of(config.model.path, arguments.hf)
+    nodes, gpus = _nodes(arguments)
+    lengths = _lengths(arguments, config)
+    assumed = Assumptions()
+    plan = make_plan(config, arch, nodes * gpus, lengths, assumed, arguments.engine_sleeps)
+    kinds = [GPUS[arguments.gpu]] if arguments.gpu else list(GPUS.values())
+    clusters = [Cluster(gpu, nodes, gpus) for gpu in kinds]
+    seconds = [seconds_of(plan, cluster, assumed) for cluster in clusters]
+    layouts = {}
+    if arguments.layouts:
+        for cluster in clusters:
+            layouts[cluster.gpu.name] = rank_layouts(config, arch, cluster, lengths, assumed, arguments.engine_sleeps)
+    return Found(source, plan, clusters, seconds, assumed, layouts)
+
+
+def _nodes(arguments: argparse.Namespace) -> tuple[int, int]:
+    """Nodes and GPUs of each: as asked for, or as the head of the file says ("For 4 nodes of 8 H100")."""
+    head = Path(arguments.config).read_text(encoding="utf-8")[:2000]
+    said = re.search(r"^#.*?\b(\d+) nodes? of (\d+)\b", head, re.MULTILINE)
+    nodes = arguments.nodes or (int(said[1]) if said else DEFAULT_NODES)
+    gpus = arguments.gpus_per_node or (int(said[2]) if said else DEFAULT_GPUS)
+    if nodes < 1 or gpus < 1:
+        raise ValueError(f"--nodes {nodes} --gpus-per-node {gpus}: give 1 or more")
+    return nodes, gpus
+
+
+def _lengths(arguments: argparse.Namespace, config: RunConfig) -> Lengths:
+    """As asked for, or the mean prompt of the run's own pivots where they are selected already."""
+    prompt = arguments.prompt_tokens
+    file = Path(config.output) / "pivots" / "pivots.jsonl"
+    if prompt is None and file.is_file() and (pivots := PivotFile(file)):
+        prompt = round(sum(len(pivot.prompt_ids) for pivot in pivots) / len(pivots))
+    if prompt is None:  # a short context leaves a prompt what it leaves beside a response
+        prompt = min(DEFAULT_PROMPT, config.rollout.max_model_len - config.rollout.max_new_tokens)
+    response = arguments.response_tokens
+    if response is None:
+        response = min(DEFAULT_RESPONSE, config.rollout.max_new_tokens)
+    return Lengths(prompt, response)

@@ -1,0 +1,120 @@
+"""A run on a cluster: whether it can work, what it needs, how long a step takes."""
+
+from dataclasses import dataclass
+
+from pivotrl.config import RunConfig
+from pivotrl.planning.assumptions import Assumptions
+from pivotrl.planning.hardware import GIB, Cluster, Gpu
+from pivotrl.planning.phases import RankMemory, memory_of
+from pivotrl.planning.rollout_time import Rollout, rollout_of
+from pivotrl.planning.static import kv_tokens
+from pivotrl.planning.step_time import (
+    log_prob_seconds,
+    offload_seconds,
+    refit_seconds,
+    save_seconds,
+    train_parts,
+)
+from pivotrl.planning.workload import Lengths, check_lengths
+from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.parallel import check_layout
+from pivotrl.rollout.checks import check_engine_layout
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Of one step on one kind of GPU."""
+
+    rollout: Rollout
+    train: dict[str, float]
+    """Its parts."""
+    phases: dict[str, float]
+    """By phase, `train` as the sum of its parts."""
+
+    @property
+    def total(self) -> float:
+        return sum(self.phases.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    config: RunConfig
+    arch: Architecture
+    ranks: int
+    lengths: Lengths
+    memory: RankMemory
+    """Of the pipeline stage that needs most."""
+
+    def fits(self, gpu: Gpu) -> bool:
+        """Whether the fullest rank's memory is within the GPU's."""
+        return self.memory.worst[1].total <= gpu.memory
+
+    def refusal(self, gpu: Gpu) -> str:
+        """Why it does not fit, and what would."""
+        phase, ledger = self.memory.worst
+        lacking = ledger.total - gpu.memory
+        cache = (ledger.kv_cache - lacking) // GIB
+        lower = f". It would fit with rollout.kv_cache_gib {cache:.0f}" if ledger.kv_cache and cache >= 1 else ""
+        return (
+            f"a rank of stage {self.memory.stage} needs {ledger.total / GIB:.1f} GiB in {phase}, an {gpu.name} has "
+            f"{gpu.memory / GIB:.1f}. Largest parts: {ledger.largest()}{lower}"
+        )
+
+
+def check(config: RunConfig, arch: Architecture, ranks: int, lengths: Lengths) -> None:
+    """Stop where the run cannot work on any GPU.
+
+    Raises:
+        ValueError: it names the key, the number that breaks it, and values that would do.
+    """
+    check_layout(config.parallel, arch, ranks)
+    check_engine_layout(
+        config.rollout,
+        ranks,
+        positions=arch.max_positions,
+        heads=arch.heads,
+        kv_heads=arch.kv_heads,
+        inner={"moe_intermediate_size": arch.expert_ffn} if arch.experts else {"intermediate_size": arch.ffn},
+    )
+    check_lengths(config, lengths)
+    tokens = kv_tokens(config, arch)
+    if tokens < config.rollout.max_model_len:
+        raise ValueError(
+            f"rollout.kv_cache_gib is {config.rollout.kv_cache_gib:g}, which holds {tokens:,} tokens, and one sequence "
+            f"may have rollout.max_model_len {config.rollout.max_model_len:,}: raise the first, or lower the second"
+        )
+
+
+def make_plan(
+    config: RunConfig,
+    arch: Architecture,
+    ranks: int,
+    lengths: Lengths,
+    assumed: Assumptions,
+    engine_sleeps: bool = False,
+) -> Plan:
+    """Memory of the pipeline stage that needs most: the first or the last.
+
+    Raises:
+        ValueError: as `check`.
+    """
+    check(config, arch, ranks, lengths)
+    stages = sorted({0, config.parallel.pipeline - 1})
+    memories = [memory_of(config, arch, ranks, lengths, stage, assumed, engine_sleeps) for stage in stages]
+    return Plan(config, arch, ranks, lengths, max(memories, key=lambda memory: memory.worst[1].total))
+
+
+def seconds_of(plan: Plan, cluster: Cluster, assumed: Assumptions) -> Seconds:
+    """Seconds of one step of a plan on this cluster."""
+    config, arch, lengths = plan.config, plan.arch, plan.lengths
+    rollout = rollout_of(config, arch, cluster, lengths, assumed)
+    train = train_parts(config, arch, cluster, lengths, assumed)
+    phases = {
+        "rollout": rollout.seconds,
+        "verify": assumed.verify_seconds,
+        "log-prob": log_prob_seconds(config, arch, cluster, lengths, assumed),
+        "train": sum(train.values()) + offload_seconds(config, arch, cluster, assumed),
+        "refit": refit_seconds(config, arch, cluster, assumed),
+        "save": save_seconds(config, arch, cluster, assumed),
+    }
+    return Seconds(rollout, train, phases)
