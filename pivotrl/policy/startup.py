@@ -13,6 +13,7 @@ from pivotrl.policy.optimizer import check_optimizer
 if TYPE_CHECKING:
     from pivotrl.policy.step import Policy
 
+_NO_FUSION = "no Transformer Engine, no kernel of NVIDIA Apex"
 _LIBRARIES = {"torch": "PyTorch", "apex": "NVIDIA Apex", "transformer_engine": "Transformer Engine"}
 
 
@@ -37,13 +38,13 @@ def report(policy: "Policy") -> list[str]:
     main = "float32 main weights" if half else "no main weights besides"
     moments = "bfloat16" if chosen.precision_aware else "float32"
     sharded = "sharded over data-parallel ranks" if chosen.distributed else "whole on every data-parallel rank"
-    router = f", router {'frozen' if model.freeze_router else 'trained'} in float32 logits" if arch.experts else ""
+    router = f", router {'frozen' if model.freeze_router else 'trained'}" if arch.experts else ""
     balance = f", aux_loss {model.aux_loss:g}" if model.aux_loss else ""
     attention = type(policy.model[0].decoder.layers[0].self_attention.core_attention).__name__
     objective = "fused CUDA kernel" if fused.runs_on(torch.zeros(0, device=here.torch_device)) else "plain PyTorch"
     fusion = here.gradient_fusion
     return [
-        f"device: {here.kind} over {here.backend}, {world.world_size} ranks",
+        f"device: {here.kind} over {here.backend}, {world.world_size} rank{'s' if world.world_size > 1 else ''}",
         f"layout: TP {world.tp_size}{sequence}, PP {world.pp_size}{chunks}, EP {world.ep_size}, ETP {world.etp_size}, "
         f"DP {world.dp_size}",
         f"precision: {model.dtype} weights, {main}, float32 gradients, {moments} moments{router}{balance}",
@@ -51,6 +52,6 @@ def report(policy: "Policy") -> list[str]:
         f"{'move to the host' if training.offload else 'stay'} while the engine samples",
         f"optimizer: Adam of {_LIBRARIES[here.adam]}, {sharded}"
         + (f", {chosen.offload:.0%} of it on the CPU" if chosen.offload else ""),
-        f"gradient accumulation: {f'fused by {_LIBRARIES[fusion]}' if fusion else 'not fused (found no Apex kernel)'}",
+        "gradient accumulation: " + (f"fused by {_LIBRARIES[fusion]}" if fusion else f"not fused ({_NO_FUSION})"),
         f"kernels: attention {attention}, objective {objective}",
     ]
