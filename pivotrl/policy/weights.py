@@ -99,15 +99,23 @@ def save_model(model: Any, folder: str | Path) -> None:
 
 
 def load_model_weights(folder: str | Path, model: Any) -> None:
-    """Read the weights out of a `torch_dist` checkpoint of `save_model` or of a training run (collective).
+    """Read the weights out of a `torch_dist` checkpoint of `save_model`, `convert_hf` or a training run (collective).
 
-    The checkpoint may come from any layout.
+    The checkpoint may come from any layout. Layers' extra state, which Transformer Engine keeps for fp8, is not read.
 
     Raises:
         ValueError: the checkpoint is missing, incomplete or of another model.
     """
+    from megatron.core.dist_checkpointing.mapping import ShardedObject
+
     from pivotrl.policy import checkpoint_files, device
 
     with device.scope():
-        state = checkpoint_files.load({"model": model.sharded_state_dict()}, folder)
-        model.load_state_dict(state["model"])
+        state = model.sharded_state_dict()
+        tensors = {name: entry for name, entry in state.items() if not isinstance(entry, ShardedObject)}
+        loaded = checkpoint_files.load({"model": tensors}, folder)["model"]
+    live = dict(model.named_parameters())
+    assert loaded.keys() == live.keys(), loaded.keys() ^ live.keys()
+    with torch.no_grad():
+        for name, values in loaded.items():
+            live[name].copy_(values)

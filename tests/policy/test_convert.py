@@ -51,7 +51,7 @@ DIFFERENT = {
 """What a command says of VICTIM, by a part of it; the others find nothing."""
 
 
-def run(*arguments: object, timeout: float = 180) -> subprocess.CompletedProcess:
+def run(*arguments: object, timeout: float = 400) -> subprocess.CompletedProcess:
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout)
 

@@ -45,7 +45,19 @@ def check(result: dict) -> None:
 
 
 @pytest.fixture(scope="module")
-def one_rank(tiny: Path) -> list[dict]:
+def streamed(tiny: Path) -> None:
+    """Checkpoints that `convert_hf` wrote, for every layout to load; those of other models the first layout writes."""
+    steps = [
+        ["none", ["to-megatron", "--hf", str(tiny / kind), "--out", str(tiny / kind / "checkpoint")]]
+        for kind in ("moe", "odd_mixtral", "qwen2")
+    ]
+    command = [sys.executable, "-m", "tests.policy.commands_worker", json.dumps(steps)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0 and done.stdout.count('RESULT [0, ""]') == len(steps), done.stdout + done.stderr[-4000:]
+
+
+@pytest.fixture(scope="module")
+def one_rank(tiny: Path, streamed: None) -> list[dict]:
     """Without torchrun: the process makes a group of one."""
     kinds = ["moe", "moe_raw_probs", "dense", "llama_tied", "llama_bias", "moe_bf16", "qwen2", "odd_mixtral"]
     jobs = [[str(tiny / kind), {}] for kind in kinds] + [
@@ -53,7 +65,7 @@ def one_rank(tiny: Path) -> list[dict]:
         for kind, how in [("moe", "full"), ("moe", "selective"), ("dense", "selective")]
     ]
     command = [sys.executable, "-m", "tests.policy.layouts_worker", json.dumps(jobs)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-4000:]
     return results(done.stdout)
 
@@ -64,9 +76,9 @@ def test_one_rank_equals_transformers(one_rank: list[dict], job: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def four_ranks(tiny: Path) -> list[dict]:
+def four_ranks(tiny: Path, streamed: None) -> list[dict]:
     jobs = [[str(tiny / kind), layout] for kind, layout in FOUR_RANKS]
-    return results(launch(4, WORKER, json.dumps(jobs), timeout=200))
+    return results(launch(4, WORKER, json.dumps(jobs), timeout=500))
 
 
 @pytest.mark.slow
