@@ -55,6 +55,8 @@ def init_state(optimizer: Any) -> None:
                             "exp_avg": torch.zeros_like(param.data),
                             "exp_avg_sq": torch.zeros_like(param.data),
                         }
+        if hasattr(part.optimizer, "sub_optimizers"):  # through which Megatron looks at their states, after a step only
+            part.optimizer._sync_sub_optimizers_state_to_hdo()
 
 
 def slots(optimizer: Any) -> Iterator[Slot]:
