@@ -40,7 +40,16 @@ ROUNDING = 1e-5
             ],
         ),
         ("odd_mixtral", {}, 2, [{**PLAIN}, {"parallel": {"tensor": 2, "expert": 2}}, {"parallel": {"pipeline": 2}}]),
-        ("qwen2", {}, 2, [{"parallel": {"tensor": 2}, **HALF}, HALF, {"parallel": {"pipeline": 2}, **PLAIN, **HALF}]),
+        (
+            "qwen2",
+            {},
+            2,
+            [
+                {"parallel": {"tensor": 2}, **HALF},
+                {**HALF, "optimizer": {"offload": 0.5}},
+                {"parallel": {"pipeline": 2}, **PLAIN, **HALF},
+            ],
+        ),
     ],
 )
 def test_a_run_goes_on_on_any_layout(tmp_path: Path, kind: str, sizes: dict, num_ranks: int, cases: list) -> None:
