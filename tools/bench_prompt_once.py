@@ -6,6 +6,7 @@
 Forward and backward of one group by the trainer itself (`Policy.gradients`), on a random Mixture-of-Experts model: the
 prompt once, and plain in two forms, all samples in one packed row and every sample in a micro-batch of its own. Model
 and data are the same, the forms take turns in one process, and the head runs on response tokens only in all of them.
+Where other processes want the same cores, the ratio of processor time says more than that of the clock.
 Peak memory is what a process of its own, one for each form, needs beyond what it held before the pass.
 
 Bounds: tokens = trunk tokens of the plain form over those of the prompt-once form; FLOPs = the same of the arithmetic
@@ -121,17 +122,18 @@ def run(policy, form: str, samples: list) -> dict[str, float]:
     return policy.gradients(samples, denominator=float(sum(len(sample.response_ids) for sample in samples)))
 
 
-def timed(policy, form: str, samples: list) -> tuple[float, dict]:
+def timed(policy, form: str, samples: list) -> tuple[float, float, dict]:
+    """Seconds by the clock and of this process's processors, and the metrics."""
     import torch
 
     from pivotrl.policy import device
 
     wait = torch.cuda.synchronize if device.current().kind == "cuda" else lambda: None
     wait()
-    start = time.perf_counter()
+    start, start_cpu = time.perf_counter(), time.process_time()
     metrics = run(policy, form, samples)
     wait()
-    return time.perf_counter() - start, metrics
+    return time.perf_counter() - start, time.process_time() - start_cpu, metrics
 
 
 def peak_bytes(policy, form: str, samples: list) -> int:
@@ -187,17 +189,20 @@ def bench(arguments: argparse.Namespace, folder: str) -> dict:
     samples = make_samples(arguments, arguments.prompt, arguments.response, arguments.group)
     warm_up(policy, arguments)
     seconds: dict[str, list[float]] = {form: [] for form in arguments.forms}
+    processor: dict[str, list[float]] = {form: [] for form in arguments.forms}
     grads, losses = {}, {}
     for repeat in range(arguments.repeats):
         for form in arguments.forms if repeat % 2 == 0 else reversed(arguments.forms):
-            taken, metrics = timed(policy, form, samples)
+            taken, used, metrics = timed(policy, form, samples)
             seconds[form].append(taken)
+            processor[form].append(used)
             losses[form] = metrics["loss"]
             grads[form] = {name: p.main_grad.clone() for name, p in policy.model.named_parameters()}
     cost, prompt, responses = Cost.of(policy.arch), arguments.prompt, [arguments.response] * arguments.group
     once, apart = (prompt, responses), (prompt, [arguments.response])
     return {
         "seconds": seconds,
+        "processor_seconds": processor,
         "loss": losses,
         "gradient_difference": {
             form: gradient_differences(grads[form], grads["prompt once"]) for form in grads if form != "prompt once"
@@ -229,19 +234,23 @@ def report(arguments: argparse.Namespace, found: dict, peaks: dict[str, int]) ->
         f"prompt {arguments.prompt}, {arguments.group} responses of {arguments.response}; hidden {arguments.hidden}, "
         f"{arguments.layers} layers, {arguments.experts} experts top-{arguments.top_k}, vocabulary {arguments.vocab}\n"
     )
-    once = found["seconds"]["prompt once"]
-    print(f"{'':18}  seconds (median)  GFLOP/s  times slower (of turns)  peak MiB  times larger  gradient difference")
+    once, processor = found["seconds"]["prompt once"], found["processor_seconds"]
+    print(
+        f"{'':18}  seconds (median)  GFLOP/s  times slower (of turns)  of processor time  peak MiB  times larger  "
+        "gradient difference"
+    )
     for form, seconds in found["seconds"].items():
         median = statistics.median(seconds)
         row = f"{form:18}  {median:16.2f}  {found['gflop'][form] / median:7.1f}"
         if form == "prompt once":
-            print(f"{row}  {'':23}  {peaks[form] / 2**20:8.0f}")
+            print(f"{row}  {'':23}  {'':17}  {peaks[form] / 2**20:8.0f}")
             continue
         turns = [other / own for other, own in zip(seconds, once, strict=True)]
+        used = statistics.median(processor[form]) / statistics.median(processor["prompt once"])
         worst, total = found["gradient_difference"][form]
         print(
             f"{row}  {median / statistics.median(once):8.2f} ({min(turns):5.2f}-{max(turns):5.2f})  "
-            f"{peaks[form] / 2**20:8.0f}  {peaks[form] / peaks['prompt once']:12.2f}  "
+            f"{used:17.2f}  {peaks[form] / 2**20:8.0f}  {peaks[form] / peaks['prompt once']:12.2f}  "
             f"{worst:.1e} worst parameter, {total:.1e} all"
         )
     plain = [form for form in found["seconds"] if form != "prompt once"]

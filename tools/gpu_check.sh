@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Everything about the objective's kernels that only a GPU can tell: build, test, time. About 3 minutes on one H200.
+# What only a GPU can tell about the objective's kernels and about training a prompt once: build, test, time. About 3
+# minutes on one H200 (measured with the kernels alone).
 #
 #   bash tools/gpu_check.sh [OUT_FOLDER]
 #
 # Needs Python with torch (CUDA), triton and pytest, and nvcc and g++; nothing of this project has to be installed. The
-# definition is timed too where pydantic is there. OUT_FOLDER (default: runs/gpu_check) gets what is printed.
+# definition is timed too where pydantic is there, and a training pass where the trainer's packages are. OUT_FOLDER
+# (default: runs/gpu_check) gets what is printed.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 out="${1:-$root/runs/gpu_check}"
@@ -30,7 +32,8 @@ try timeout 180 "$python" -m pivotrl.objective.kernels.library
 step "tests"
 # The project's own pytest settings ask for plugins and versions that a bare machine lacks.
 try timeout 240 "$python" -m pytest -c /dev/null --rootdir "$root" --import-mode=importlib -p no:cacheprovider -q \
-  -W ignore::pytest.PytestUnknownMarkWarning -m gpu tests/objective/test_gpu.py tests/objective/test_head.py
+  -W ignore::pytest.PytestUnknownMarkWarning -m gpu tests/objective/test_gpu.py tests/objective/test_head.py \
+  tests/policy/test_prompt_once_gpu.py
 
 step "what the compilers say"
 try timeout 120 "$python" tools/bench_kernels.py --compile-only
@@ -39,6 +42,14 @@ step "times: the whole vocabulary, and one of eight shards"
 try timeout 120 "$python" tools/bench_kernels.py
 try timeout 60 "$python" tools/bench_kernels.py --columns 18992
 try timeout 60 "$python" tools/bench_kernels.py --dtype float32
+
+step "a group's pass, its prompt once and plain"
+if "$python" -c 'import megatron.core, transformers, pydantic' 2>/dev/null; then
+  try timeout 180 "$python" tools/bench_prompt_once.py --prompt 4096 --response 256 --hidden 2048 --heads 32 --kv-heads 4 \
+    --head-dim 128 --experts 16 --top-k 8 --expert-ffn 768 --vocab 151936
+else
+  echo "not timed: it runs the trainer, and megatron-core, transformers or pydantic is not installed"
+fi
 
 step "done"
 if (( ${#failed[@]} )); then

@@ -7,17 +7,16 @@ V = vocabulary entries of this tensor-parallel rank.
 
 from typing import Any
 
-import torch
 from megatron.core.models.gpt import GPTModel
 from megatron.core.tensor_parallel import (
     copy_to_tensor_model_parallel_region,
     gather_from_sequence_parallel_region,
 )
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from pivotrl.objective.head import head_logprob, wide_dtype
+from pivotrl.objective.head import head_logprob
 from pivotrl.policy.attention import TreeParams
+from pivotrl.policy.repeat import repeat_rows
 
 
 class PolicyModel(GPTModel):
@@ -77,29 +76,6 @@ class PolicyModel(GPTModel):
             hidden_TH = hidden_PH
         row_U, place_N = index_N.unique(return_inverse=True)
         hidden_UH = copy_to_tensor_model_parallel_region(hidden_TH.index_select(0, row_U), group=tp_group)
-        hidden_NH = _Repeat.apply(hidden_UH, place_N)
+        hidden_NH = repeat_rows(hidden_UH, place_N)
         main_grad = getattr(weight_VH, "main_grad", None)
         return head_logprob(hidden_NH, weight_VH, target_N, tp_group, temperature, self.vocabulary, main_grad)
-
-
-class _Repeat(torch.autograd.Function):
-    """Rows of [U, H] by index, some of them several times: [N, H]. Their gradient is summed in float32 at least, in the
-    same order in every run, which index_select's on a GPU is not."""
-
-    @staticmethod
-    def forward(ctx, rows_UH, place_N):
-        ctx.save_for_backward(place_N)
-        ctx.count = len(rows_UH)
-        return rows_UH.index_select(0, place_N)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, d_NH):
-        (place_N,) = ctx.saved_tensors
-        wide_NH = d_NH.to(wide_dtype(d_NH))
-        total_UH = wide_NH.new_zeros(ctx.count, d_NH.shape[1])
-        if d_NH.is_cuda:  # sorts the places first, and adds without atomics
-            total_UH.index_put_((place_N,), wide_NH, accumulate=True)
-        else:
-            total_UH.index_add_(0, place_N, wide_NH)
-        return total_UH.to(d_NH.dtype), None

@@ -10,41 +10,14 @@ from torch import Tensor
 
 from pivotrl.policy import flash, tree_attention
 from pivotrl.policy.tree_attention import Layout, Span, Tree, attend, attend_by_definition, visible
+from tests.policy.tree_cases import SCALE, inputs, largest_error, trees_of, values_and_gradients
 
 CPU = torch.device("cpu")
-SCALE = 0.3
 RAGGED = [(23, (7, 7, 0, 12, 12)), (9, (6,)), (1, (3, 4, 4)), (3, (0, 2)), (5, (0, 0)), (4, ())]
 """(prompt, responses): also one response alone, prompts of one token, no response at all, and padding at the end."""
 SHAPES = st.lists(
     st.tuples(st.integers(1, 12), st.lists(st.integers(0, 9), max_size=4).map(tuple)), min_size=1, max_size=4
 )
-
-
-def trees_of(shapes: list[tuple[int, tuple[int, ...]]]) -> list[Tree]:
-    trees, start = [], 0
-    for prompt, responses in shapes:
-        trees.append(Tree(start, prompt, responses))
-        start = trees[-1].end
-    return trees
-
-
-def inputs(trees: list[Tree], heads: int, kv_heads: int, size: int, dtype: torch.dtype, device="cpu") -> list[Tensor]:
-    draw = torch.Generator().manual_seed(0)
-    rows = trees[-1].end
-    return [torch.randn(rows, n, size, generator=draw).to(device, dtype) for n in (heads, kv_heads, kv_heads)]
-
-
-def values_and_gradients(function, qkv: list[Tensor]) -> list[Tensor]:
-    """out, d query, d key, d value of a weighted sum."""
-    leaves = [x.clone().requires_grad_() for x in qkv]
-    out = function(*leaves)
-    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out.device, out.dtype)
-    return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
-
-
-def largest_error(found: list[Tensor], expected: list[Tensor]) -> float:
-    """Relative, of any of the four."""
-    return max(((a - b).norm() / b.norm().clamp_min(1e-30)).item() for a, b in zip(found, expected, strict=True))
 
 
 def compare(trees: list[Tree], heads: int, kv_heads: int, dtype: torch.dtype, layout: Layout | None = None) -> float:
@@ -202,24 +175,3 @@ def test_the_calls_of_a_gpu_are_right_with_a_stand_in_for_its_kernels(monkeypatc
     monkeypatch.setattr(flash, "_aten", rows)
     assert compare(trees, 6, 2, torch.bfloat16, layout) < 1e-2
     assert rows.calls == 4, "two forward and two backward for the whole row"
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(8, 2, 64), (4, 4, 128), (32, 4, 128)])
-def test_on_a_gpu_it_equals_the_definition(heads: int, kv_heads: int, size: int) -> None:
-    trees = trees_of([(300, (70, 70, 0, 129, 12)), (9, (6,)), (1, (3, 4, 4)), (128, (64,) * 16), (7, ())])
-    qkv = inputs(trees, heads, kv_heads, size, torch.bfloat16, "cuda")
-    layout = Layout(trees, torch.device("cuda"))
-    found = values_and_gradients(lambda *x: attend(*x, layout, SCALE), qkv)
-    expected = values_and_gradients(lambda *x: attend_by_definition(*x, trees, SCALE), [x.double() for x in qkv])
-    assert largest_error(found, expected) < 1e-2
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-def test_on_a_gpu_float32_is_refused_with_a_remedy() -> None:
-    trees = trees_of([(3, (2, 2))])
-    qkv = inputs(trees, 2, 1, 64, torch.float32, "cuda")
-    with pytest.raises(ValueError, match=r"model\.dtype: bfloat16, or training\.packing: plain"):
-        attend(*qkv, Layout(trees, torch.device("cuda")), SCALE)
