@@ -18,18 +18,17 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
     Raises:
         ValueError: it names the configuration's key, both numbers, and values that would do.
     """
-    tensor = parallel.tensor
+    tensor, stages, chunks = parallel.tensor, parallel.pipeline, parallel.virtual_pipeline
     expert, expert_tensor = parallel.expert, parallel.expert_tensor
-
-    stages, chunks = parallel.pipeline, parallel.virtual_pipeline
 
     def divide(key: str, **numbers: int) -> None:
         """The value of `key` must divide each number, which is a key of config.json."""
         value, common = getattr(parallel, key), math.gcd(*numbers.values())
         for name, number in numbers.items():
             if number % value:
-                choices = ", ".join(str(d) for d in range(1, common + 1) if common % d == 0)
-                raise ValueError(f"parallel.{key} is {value}, which does not divide {name} {number}: use {choices}")
+                raise ValueError(
+                    f"parallel.{key} is {value}, which does not divide {name} {number}: use {_divisors(common)}"
+                )
 
     split_by_tensor = {
         "num_attention_heads": arch.heads,
@@ -43,10 +42,9 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
         )
     if arch.layers % (stages * chunks):
         per_stage = arch.layers // stages
-        choices = ", ".join(str(d) for d in range(1, per_stage + 1) if per_stage % d == 0)
         raise ValueError(
             f"parallel.virtual_pipeline is {chunks}, which does not divide the {per_stage} layers of a stage "
-            f"(num_hidden_layers {arch.layers}, parallel.pipeline {stages}): use {choices}"
+            f"(num_hidden_layers {arch.layers}, parallel.pipeline {stages}): use {_divisors(per_stage)}"
         )
     if arch.experts:
         divide("tensor", **split_by_tensor)
@@ -73,6 +71,10 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
                 f"{product} = {ranks} ranks do not divide the {world_size} that were started: "
                 f"start a multiple of {ranks}, or lower one of them"
             )
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(d) for d in range(1, number + 1) if number % d == 0)
 
 
 @dataclass(frozen=True, slots=True)

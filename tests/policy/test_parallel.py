@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pivotrl.config import parse_config
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.config import ParallelConfig
 from pivotrl.policy.parallel import check_layout
@@ -39,6 +40,8 @@ DENSE = replace(MOE, name="Qwen3ForCausalLM", experts=0, top_k=0, expert_ffn=0)
         ({"tensor": 4, "pipeline": 2, "expert": 8}, 64),
         ({"tensor": 2, "expert": 2, "expert_tensor": 2}, 4),
         ({"tensor": 2, "expert": 4}, 4),
+        ({"pipeline": 4, "virtual_pipeline": 6}, 4),
+        ({"tensor": 4, "pipeline": 4, "virtual_pipeline": 12, "expert": 16}, 128),
     ],
 )
 def test_accepts(layout: dict, world_size: int) -> None:
@@ -54,6 +57,10 @@ def test_accepts(layout: dict, world_size: int) -> None:
         (MOE, {"expert": 3}, 3, "parallel.expert is 3, which does not divide num_experts 128"),
         (MOE, {"expert_tensor": 5}, 5, "parallel.expert_tensor is 5, which does not divide moe_intermediate_size 768"),
         (MOE, {"pipeline": 5}, 5, "parallel.pipeline is 5, which does not divide num_hidden_layers 48"),
+        (MOE, {"virtual_pipeline": 2}, 1, "parallel.virtual_pipeline is 2 with parallel.pipeline 1"),
+        (MOE, {"pipeline": 4, "virtual_pipeline": 5}, 4, "virtual_pipeline is 5, which does not divide the 12 layers"),
+        (MOE, {"pipeline": 4, "virtual_pipeline": 8}, 4, "48, parallel.pipeline 4): use 1, 2, 3, 4, 6, 12"),
+        (MOE, {"pipeline": 4, "virtual_pipeline": 2}, 6, "1 x parallel.pipeline 4 = 4 ranks do not divide the 6"),
         (DENSE, {"expert": 2}, 2, "parallel.expert is 2, but Qwen3ForCausalLM has no experts: use 1"),
         (DENSE, {"expert_tensor": 2}, 2, "parallel.expert_tensor is 2, but Qwen3ForCausalLM has no experts: use 1"),
         (MOE, {"sequence": True}, 1, "parallel.sequence is true with parallel.tensor 1"),
@@ -75,3 +82,9 @@ def test_a_vocabulary_may_leave_a_rest() -> None:
 
 def test_a_dense_model_may_go_without_sequence_parallelism() -> None:
     check_layout(ParallelConfig(tensor=2, sequence=False), DENSE, 2)
+
+
+def test_context_parallelism_is_no_key() -> None:
+    values = {"output": "unused", "model": {"path": "unused"}, "parallel": {"context": 2}}
+    with pytest.raises(ValueError, match=r"parallel\.context"):
+        parse_config(values, "run.yaml")
