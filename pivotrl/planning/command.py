@@ -43,8 +43,9 @@ def _nodes(arguments: argparse.Namespace) -> tuple[int, int]:
     """Nodes and GPUs of each: as asked for, or as the head of the file says ("For 4 nodes of 8 H100")."""
     head = Path(arguments.config).read_text(encoding="utf-8")[:2000]
     said = re.search(r"^#.*?\b(\d+) nodes? of (\d+)\b", head, re.MULTILINE)
-    nodes = arguments.nodes or (int(said[1]) if said else DEFAULT_NODES)
-    gpus = arguments.gpus_per_node or (int(said[2]) if said else DEFAULT_GPUS)
+    nodes, gpus = (int(said[1]), int(said[2])) if said else (DEFAULT_NODES, DEFAULT_GPUS)
+    nodes = nodes if arguments.nodes is None else arguments.nodes
+    gpus = gpus if arguments.gpus_per_node is None else arguments.gpus_per_node
     if nodes < 1 or gpus < 1:
         raise ValueError(f"--nodes {nodes} --gpus-per-node {gpus}: give 1 or more")
     return nodes, gpus

@@ -67,6 +67,11 @@ def check(config: RunConfig, arch: Architecture, ranks: int, lengths: Lengths) -
     Raises:
         ValueError: it names the key, the number that breaks it, and values that would do.
     """
+    if config.model.dtype != "bfloat16":
+        raise ValueError(
+            f"model.dtype is {config.model.dtype}, and the plan knows the GPUs' bfloat16 rate only: "
+            "add model.dtype=bfloat16"
+        )
     check_layout(config.parallel, arch, ranks)
     check_engine_layout(
         config.rollout,

@@ -15,8 +15,9 @@ from pivotrl.planning.shards import data_parallel
 from pivotrl.planning.static import kv_tokens
 from pivotrl.planning.workload import Work, work_of
 
-_MOST_LAYOUTS = 8
-_MOST_REFUSED = 3
+_MOST_LAYOUTS = 6
+_MOST_REFUSED = 2
+_MOST_IN_JSON = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,11 @@ def as_json(found: Found) -> dict[str, Any]:
             for cluster, seconds in zip(found.clusters, found.seconds, strict=True)
         },
         "layouts": {
-            name: {"fit": [_layout_json(one) for one in fit], "do_not_fit": [_layout_json(one) for one in rest]}
+            name: {
+                "fit": [_layout_json(one) for one in fit],
+                "do_not_fit": [_layout_json(one) for one in rest[:_MOST_IN_JSON]],
+                "that_do_not_fit": len(rest),
+            }
             for name, (fit, rest) in found.layouts.items()
         },
         "assumptions": found.assumed.described(),
@@ -110,11 +115,11 @@ def _head(found: Found) -> list[str]:
         layout += f", EP {parallel.expert}, ETP {parallel.expert_tensor}"
     layout += f", DP {dense}" + (f" (experts {experts})" if plan.arch.experts else "")
     nodes = f"{cluster.nodes} node{'s' * (cluster.nodes > 1)} of {cluster.gpus_per_node} GPUs"
-    size, active = parameters(plan.arch) / 1e9, active_parameters(plan.arch) / 1e9
+    size, active = _count(parameters(plan.arch)), _count(active_parameters(plan.arch))
     tokens_held = kv_tokens(config, plan.arch)
     return [
         f"Plan for {nodes}, {plan.ranks} ranks. Computed, not measured: no number here is from a GPU.",
-        f"model    {size:.2f} B parameters, {active:.2f} B at work for a token; {config.model.dtype}; {found.source}",
+        f"model    {size} parameters, {active} at work for a token; {config.model.dtype}; {found.source}",
         f"trainer  {layout}; recompute {config.model.recompute}",
         f"engines  {found.seconds[0].rollout.engines} of TP {config.rollout.tensor}; a cache of "
         f"{config.rollout.kv_cache_gib:g} GiB a rank holds {tokens_held:,} tokens, a step's mean load is "
@@ -163,25 +168,43 @@ def _seconds(found: Found) -> list[str]:
     shares = ", ".join(f"{name} {seconds:.1f}" for name, seconds in first.train.items())
     rollout = first.rollout
     lines.append(f"  train on {gpu}: {shares}")
+    together = f"all its {rollout.at_once} sequences at once"
+    if rollout.at_once < rollout.sequences:
+        together = f"{rollout.at_once} of {rollout.sequences} sequences at once ({rollout.limited_by})"
     lines.append(
-        f"  rollout on {gpu}: prefill {rollout.prefill:.1f}, decode {rollout.decode:.1f}; an engine decodes "
-        f"{rollout.at_once} of {rollout.sequences} sequences at once (limit: {rollout.limited_by})"
+        f"  rollout on {gpu}: prefill {rollout.prefill:.1f}, decode {rollout.decode:.1f}; an engine decodes {together}"
     )
     return lines
 
 
 def _layouts(found: Found) -> list[str]:
     lines = []
-    for name, (fit, rest) in found.layouts.items():
-        lines.append(f"layouts on {name}: {len(fit)} fit, {len(rest)} do not; fastest first")
+    for cluster in found.clusters:
+        gpu = cluster.gpu
+        fit, rest = found.layouts[gpu.name]
+        lines.append(f"layouts on {gpu.name}: {len(fit)} fit, fastest first; {len(rest)} do not, the nearest first")
+        lines.append(
+            f"  {'seconds':>8}{'peak GiB':>10} {'in':9}{'TP':>3}{'PP':>4}{'EP':>4}  {'recompute':11}engines' TP"
+        )
         lines += [_layout_line(one) for one in fit[:_MOST_LAYOUTS]]
-        lines += [f"{_layout_line(one)} does not fit" for one in rest[:_MOST_REFUSED]]
+        for one in rest[:_MOST_REFUSED]:
+            lacking = (one.plan.memory.worst[1].total - gpu.memory) / GIB
+            lines.append(f"{_layout_line(one)}   lacks {lacking:.1f} GiB: {one.plan.memory.worst[1].largest(2)}")
+        if fit:
+            lines.append(f"  the first: {fit[0].overrides}")
     return lines
 
 
 def _layout_line(one: Candidate) -> str:
     phase, ledger = one.plan.memory.worst
-    return f"  {one.seconds:7.1f} s {ledger.total / GIB:6.1f} GiB in {phase:8} {one.overrides}"
+    config = one.plan.config
+    sizes = f"{config.parallel.tensor:3}{config.parallel.pipeline:4}{config.parallel.expert:4}"
+    line = f"  {one.seconds:8.1f}{ledger.total / GIB:10.1f} {phase:9}{sizes}  {config.model.recompute:11}"
+    return f"{line}{config.rollout.tensor:2}"
+
+
+def _count(number: int) -> str:
+    return f"{number / 1e9:.2f} B" if number >= 1e8 else f"{number / 1e6:.2f} M"
 
 
 def _assumptions(found: Found) -> Sequence[str]:

@@ -8,11 +8,12 @@ import json
 import sys
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 from allocations import Allocations
 
 from pivotrl.config import parse_config
-from pivotrl.planning.activations import Row, activation_bytes, cpu
+from pivotrl.planning.activations import Row, activation_bytes, cpu, gpu
 from pivotrl.planning.static import element_size, trainer_bytes
 from pivotrl.policy import device
 from pivotrl.policy.memory import measured_bytes
@@ -47,19 +48,28 @@ def check(folder: Path, case: dict) -> None:
     policy = Policy(config, world)
     samples = samples_of(case.get("prompts", 1))
     denominator = float(RESPONSE * len(samples))
-    policy.update(samples, 0, denominator)  # Adam's moments exist from here
-    measured = measured_bytes(policy)
-    with Allocations() as seen:
+    on_gpu = device.current().kind == "cuda"
+    if on_gpu:
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
         policy.gradients(samples, denominator)
-    measured["activations"] = seen.peak
+        peak = torch.cuda.max_memory_allocated() - before
+    else:
+        with Allocations() as seen:
+            policy.gradients(samples, denominator)
+        peak = seen.peak
+    with device.scope():
+        policy.optimizer.step()  # Adam's moments exist from here
+    measured = measured_bytes(policy) | {"activations": peak}
 
     plan = policy._plan(samples)
     mine = [pack(samples, pieces, world.tp_size, device.current().torch_device) for pieces in plan.ranks[world.dp_rank]]
     row = Row(max(batch.input_ids.shape[1] for batch in mine), max(len(batch.target_N) for batch in mine), plan.packing)
     element = element_size(config.model.dtype)
     held = trainer_bytes(config, policy.arch, world.world_size, world.pp_rank, world.dp_rank)
+    backend = gpu(element) if on_gpu else cpu(element)
     activations = activation_bytes(
-        policy.arch, config.parallel, element, cpu(element), row, config.model.recompute, world.pp_rank, len(mine)
+        policy.arch, config.parallel, element, backend, row, config.model.recompute, world.pp_rank, len(mine)
     )
     predicted = {
         "weights": held.weights,

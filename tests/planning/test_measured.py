@@ -1,4 +1,8 @@
-"""The plan's memory against real models on a CPU: weights, gradients and optimizer within 5 %, activations 15 %."""
+"""The plan's memory against real models on a CPU.
+
+The issue asks for weights, gradients and optimizer within 5 % and activations within 15 %; the limits here are closer,
+so that a term that goes missing is seen.
+"""
 
 import json
 from pathlib import Path
@@ -11,6 +15,8 @@ from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.mapping import all_tensors
 from tests.launch import launch
 
+LIMITS = {"weights": 0.001, "gradients": 0.001, "optimizer": 0.001, "activations": 0.08}
+ON_A_GPU = LIMITS | {"activations": 0.15}
 RANKS = Path(__file__).with_name("measure_ranks.py")
 SIZES = {
     "num_hidden_layers": 4,
@@ -52,13 +58,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def held_against(folder: Path, num_ranks: int, cases: list[dict]) -> None:
+def held_against(folder: Path, num_ranks: int, cases: list[dict], limits: dict[str, float] = LIMITS) -> None:
     output = launch(num_ranks, RANKS, str(folder), json.dumps(cases), timeout=400)
     found = [json.loads(line.removeprefix("CASE ")) for line in output.splitlines() if line.startswith("CASE ")]
     assert len(found) == num_ranks * len(cases)
     wrong = []
     for one in found:
-        for part, limit in {"weights": 0.05, "gradients": 0.05, "optimizer": 0.05, "activations": 0.15}.items():
+        for part, limit in limits.items():
             measured, predicted = one["measured"][part], one["predicted"][part]
             off = predicted / measured - 1
             print(f"{one['case']} rank {one['rank']} {part}: measured {measured:,}, predicted {off:+.1%}")
@@ -70,6 +76,7 @@ def held_against(folder: Path, num_ranks: int, cases: list[dict]) -> None:
 BF16 = {"dtype": "bfloat16"}
 
 
+@pytest.mark.slow
 def test_one_rank(folder: Path) -> None:
     def remade(recompute: str, dtype: str = "float32") -> dict:
         return {"model": {"dtype": dtype, "recompute": recompute}}
@@ -83,28 +90,32 @@ def test_one_rank(folder: Path) -> None:
             {"model": BF16},
             remade("selective"),
             remade("full"),
-            remade("full", "bfloat16"),
             {"kind": "dense", "optimizer": {"distributed": False}},
-            {"kind": "dense", "packing": "plain", **remade("full")},
+            {"kind": "dense", "packing": "plain", **remade("full", "bfloat16")},
             {"model": BF16 | {"freeze_router": True}, "packing": "plain", "optimizer": {"distributed": False}},
         ],
     )
 
 
+@pytest.mark.slow
 def test_two_ranks(folder: Path) -> None:
     held_against(
         folder,
         2,
         [
-            {"parallel": {"tensor": 2, "expert": 2}},
             {"parallel": {"tensor": 2, "expert": 2}, "model": BF16, "packing": "plain"},
             {"parallel": {"tensor": 2}, "model": {"dtype": "float32", "recompute": "full"}},
             {"parallel": {"tensor": 2, "expert_tensor": 2}},
             {"parallel": {"expert": 2}, "model": BF16},
-            {"parallel": {}, "optimizer": {"distributed": False}, "prompts": 2},
             {"parallel": {}, "model": BF16, "prompts": 2},
-            {"parallel": {"pipeline": 2}, "prompts": 3},
             {"parallel": {"pipeline": 2}, "kind": "dense", "prompts": 3},
             {"parallel": {"pipeline": 2, "virtual_pipeline": 2}, "prompts": 4},
         ],
     )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_one_gpu(folder: Path) -> None:
+    recomputed = [{"model": BF16 | {"recompute": recompute}} for recompute in ("none", "selective", "full")]
+    held_against(folder, 1, [*recomputed, {"model": BF16, "packing": "plain"}], ON_A_GPU)

@@ -1,0 +1,82 @@
+"""tools/plan.py as a user meets it."""
+
+import json
+import resource
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.planning.sizes import CONFIG
+
+TOOL = Path(__file__).parents[2] / "tools" / "plan.py"
+FIXED = [
+    "parallel.tensor=4",
+    "parallel.expert=8",
+    "rollout.tensor=4",
+    "rollout.kv_cache_gib=24",
+    "model.recompute=full",
+]
+
+
+def plan(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["plan.py", "--config", str(CONFIG), *arguments])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(TOOL), run_name="__main__")
+    return ended.value.code
+
+
+def test_help_is_quick() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "--layouts" in subprocess.run([sys.executable, TOOL, "--help"], capture_output=True, text=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+
+
+def test_the_report_fits_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    assert plan(monkeypatch, "--layouts", *FIXED) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 120
+    shown = "\n".join(lines)
+    assert "Plan for 4 nodes of 8 GPUs, 32 ranks. Computed, not measured" in shown
+    assert "H100: DOES NOT FIT" in shown
+    assert "H200: fits" in shown
+    assert "train_mfu 0.3" in shown
+
+
+def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    assert plan(monkeypatch, "--gpu", "h100", *FIXED) == 1
+    assert plan(monkeypatch, "--gpu", "h100", *FIXED, "rollout.kv_cache_gib=8") == 0
+    capsys.readouterr()
+    assert plan(monkeypatch, "parallel.expert=48") == 2
+    assert capsys.readouterr().err.startswith("plan: parallel.expert is 48, which does not divide num_experts 128")
+    assert plan(monkeypatch, "--nodes", "0") == 2
+    assert plan(monkeypatch, "model.path=models/unknown") == 2
+    assert "give its folder with --hf, or one of Qwen3-" in capsys.readouterr().err
+
+
+def test_json_has_what_the_text_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    assert plan(monkeypatch, "--json", "--gpu", "h100", "--nodes", "2", *FIXED) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["ranks"] == 16
+    assert found["measured_on_a_gpu"] is False
+    train = found["memory"]["phases"]["train"]
+    assert train["total"] == sum(size for name, size in train.items() if name != "total")
+    h100 = found["gpus"]["H100"]
+    assert not h100["fits"]
+    assert "GiB in train" in h100["refusal"]
+    seconds = h100["seconds"]
+    assert seconds["step"] == pytest.approx(sum(value for name, value in seconds.items() if name != "step"))
+    assert "expert_imbalance" in found["assumptions"]
+
+
+def test_the_sizes_of_another_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    published = Path(__file__).parents[2] / "pivotrl" / "planning" / "published" / "Qwen3-30B-A3B" / "config.json"
+    (tmp_path / "config.json").write_text(json.dumps(json.loads(published.read_text()) | {"num_hidden_layers": 24}))
+    plan(monkeypatch, "--hf", str(tmp_path), "--json", *FIXED)
+    assert 15e9 < json.loads(capsys.readouterr().out)["model"]["parameters"] < 16e9
