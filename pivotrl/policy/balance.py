@@ -115,9 +115,13 @@ def spread(weights: Sequence[float], lengths: Sequence[int], count: int, budget:
 def _trees(samples: Sequence[Sample]) -> list[Piece]:
     """Indices of the samples with a response, those with equal prompts together."""
     found: dict[tuple[int, ...], list[int]] = {}
+    same: dict[int, list[int]] = {}  # a group's samples mostly hold one and the same list
     for index, sample in enumerate(samples):
         if sample.response_ids:
-            found.setdefault(tuple(sample.prompt_ids), []).append(index)
+            known = same.get(id(sample.prompt_ids))
+            if known is None:
+                known = same[id(sample.prompt_ids)] = found.setdefault(tuple(sample.prompt_ids), [])
+            known.append(index)
     return [tuple(tree) for tree in found.values()]
 
 

@@ -166,6 +166,9 @@ class Policy:
         """Leave the objective's gradient in every parameter's `main_grad`, reduced over ranks; returns the metrics."""
         assert not self.asleep, "call wake() before an update"
         plan = self._plan(samples)
+        if plan.note and self.world.rank == 0 and not self._plain_told:
+            print(plan.note, flush=True)
+            self._plain_told = True
         with device.scope():
             for ddp in self.ddp:
                 ddp.zero_grad_buffer()
@@ -247,14 +250,10 @@ class Policy:
     # ------------------------------------------------------------------ passes
 
     def _plan(self, samples: Sequence[Sample]) -> Plan:
-        """The micro-batches of all ranks; once in a run it is said that they are plain where trees were asked for."""
+        """The micro-batches of all ranks."""
         runs_of = self.world.pp_size if self.world.vp_size > 1 else 1
         chosen, ranks = self.config.training, self.world.dp_size
-        plan = assign(samples, chosen.micro_batch_tokens, ranks, chosen.packing, Cost.of(self.arch), runs_of)
-        if plan.note and self.world.rank == 0 and not self._plain_told:
-            print(plan.note, flush=True)
-            self._plain_told = True
-        return plan
+        return assign(samples, chosen.micro_batch_tokens, ranks, chosen.packing, Cost.of(self.arch), runs_of)
 
     def _token_log_probs(
         self, batch: MicroBatch, hidden_P1H: Tensor, temperature: float | None = None
