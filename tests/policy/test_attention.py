@@ -1,4 +1,4 @@
-"""SDPA attention against an explicit softmax in fp64: values and gradients, dense and packed."""
+"""Attention cores against an explicit softmax in fp64: values and gradients, dense, packed and in trees."""
 
 import math
 from itertools import pairwise
@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from pivotrl.policy import device
+from pivotrl.policy.packing import MicroBatch, Sample, pack
+from pivotrl.policy.tree_attention import attend_by_definition
 
 HEADS, KV_HEADS, SIZE = 6, 2, 8
 
@@ -75,3 +77,57 @@ def test_packed(attention, lengths: tuple[int, ...], tail: int) -> None:
         return torch.cat([*parts, query.new_zeros(tail, HEADS * SIZE)])
 
     compare(lambda *qkv: attention(*qkv, packed_seq_params=params), apart, inputs(sum(lengths) + tail))
+
+
+def packed_row() -> MicroBatch:
+    samples = [Sample([5, 6, 7], [1, 2, 3]), Sample([5, 6, 7], [4, 4]), Sample([8], [9, 9])]
+    return pack(samples, [(0, 1), (2,)], 8, torch.device("cpu"))
+
+
+def test_a_row_of_trees(attention) -> None:
+    from pivotrl.policy.attention import packed_params
+
+    batch = packed_row()
+    params = packed_params(batch, "prompt_once")
+    assert params.qkv_format == "sbhd" and params.max_seqlen_q == 5
+
+    def by_definition(query, key, value):
+        squeezed = (x.squeeze(1) for x in (query, key, value))
+        return attend_by_definition(*squeezed, batch.trees, SIZE**-0.5).flatten(1)[:, None]
+
+    compare(lambda *qkv: attention(*qkv, packed_seq_params=params), by_definition, inputs(8, 1))
+
+
+def test_plain_rows_have_the_bounds_of_their_sequences() -> None:
+    from pivotrl.policy.attention import packed_params
+
+    params = packed_params(packed_row(), "plain")
+    assert (params.qkv_format, params.cu_seqlens_q.tolist(), params.max_seqlen_q) == ("thd", [0, 6, 8], 6)
+
+
+def test_transformer_engine_gets_plain_rows_and_trees_are_attended_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for Transformer Engine's attention, which only GPUs have."""
+    device.prepare()
+    from megatron.core.extensions import transformer_engine
+
+    from pivotrl.policy.attention import packed_params, transformer_engine_attention
+
+    class Fused:
+        def __init__(self, config, layer_number, softmax_scale=None) -> None: ...
+        def forward(self, query, key, value, attention_mask, attn_mask_type, packed_seq_params=None):
+            return "fused"
+
+    monkeypatch.setattr(transformer_engine, "TEDotProductAttention", Fused)
+    qkv, batch = inputs(8, 1), packed_row()
+    trees = packed_params(batch, "prompt_once")
+
+    def core(context_parallel: int):
+        config = SimpleNamespace(kv_channels=SIZE, context_parallel_size=context_parallel)
+        return transformer_engine_attention()(config, 1).forward
+
+    assert core(1)(*qkv, None, None, packed_seq_params=packed_params(batch, "plain")) == "fused"
+    assert core(2)(*qkv, None, None, packed_seq_params=None) == "fused"
+    expected = attend_by_definition(*(x.squeeze(1) for x in qkv), batch.trees, SIZE**-0.5)
+    torch.testing.assert_close(core(1)(*qkv, None, None, packed_seq_params=trees), expected.flatten(1)[:, None])
+    with pytest.raises(ValueError, match=r"2 context-parallel ranks: set training\.packing: plain"):
+        core(2)(*qkv, None, None, packed_seq_params=trees)
