@@ -3,7 +3,9 @@
     python tests/policy/kills.py --model MODEL_FOLDER --folder FOLDER --kills 20 [--seed 0]
 
 Every rank is forked from this process, which has imported everything, so that a life takes seconds. Runs take turns
-between writing checkpoints at once and in the background. The line for each kill says what rank 0 was doing.
+between writing checkpoints at once and in the background. Nine kills in ten come after rank 0 has started up. The
+line for each says what rank 0 was doing. What the ranks print, tracebacks of those that lost the other one included,
+is in FOLDER/ranks.log.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import struct
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import torch
 import torch.distributed as dist
@@ -73,7 +76,7 @@ def train(model: str, run: Path, rank: int, life: str, background: bool, shared:
     tell("done", start, STEPS, STEPS)
 
 
-def begin(model: str, run: Path, background: bool, shared: Shared) -> list[int]:
+def begin(model: str, run: Path, background: bool, shared: Shared, log: IO) -> list[int]:
     """Fork the ranks; returns their process ids."""
     shared.tell("starting")
     run.mkdir(exist_ok=True)
@@ -82,6 +85,8 @@ def begin(model: str, run: Path, background: bool, shared: Shared) -> list[int]:
     for rank in range(RANKS):
         child = os.fork()
         if child == 0:
+            for stream in (1, 2):
+                os.dup2(log.fileno(), stream)
             try:
                 train(model, run, rank, life, background, shared)
                 os._exit(0)
@@ -92,11 +97,17 @@ def begin(model: str, run: Path, background: bool, shared: Shared) -> list[int]:
     return children
 
 
-def end(children: list[int], kill_after: float | None, draw: random.Random) -> bool:
-    """Wait for the ranks, or kill them, in random order, after some seconds. Returns whether they were killed."""
-    deadline = time.monotonic() + (kill_after if kill_after is not None else 120)
-    left = set(children)
+def end(children: list[int], kill_after: float | None, from_start: bool, shared: Shared, draw: random.Random) -> bool:
+    """Wait for the ranks, or kill them, in random order, some seconds after they began or after rank 0 has started up.
+
+    Returns:
+        Whether they were killed.
+    """
+    deadline = time.monotonic() + (kill_after if from_start and kill_after is not None else 300)
+    left, started = set(children), from_start or kill_after is None
     while left and time.monotonic() < deadline:
+        if not started and shared.read()[0] != "starting":
+            started, deadline = True, time.monotonic() + kill_after
         for child in list(left):
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:
@@ -138,19 +149,26 @@ def main() -> None:
     draw, shared = random.Random(arguments.seed), Shared()
 
     straight = arguments.folder / "straight"
+    log = (arguments.folder / "ranks.log").open("wb")
     began = time.monotonic()
-    assert not end(begin(arguments.model, straight, False, shared), None, draw)
-    whole = time.monotonic() - began
+    children = begin(arguments.model, straight, False, shared, log)
+    while shared.read()[0] == "starting":
+        time.sleep(0.002)
+    up = time.monotonic()
+    assert not end(children, None, False, shared, draw)
+    starting, working = up - began, time.monotonic() - up
     expected = outcome(straight)
-    print(f"a run left alone: {whole:.1f} s", flush=True)
+    print(f"a run left alone: {starting:.1f} s to start up, {working:.1f} s of {STEPS} steps", flush=True)
 
     kills, runs, tally = 0, 0, dict.fromkeys(PHASES, 0)
     while kills < arguments.kills:
         run, background = arguments.folder / f"run_{runs}", bool(runs % 2)
         runs, finished, resumable = runs + 1, False, 0
         while not finished:
-            patience = draw.uniform(0, whole) if kills < arguments.kills else None
-            finished = not end(begin(arguments.model, run, background, shared), patience, draw)
+            from_start = draw.random() < 0.1
+            patience = draw.uniform(0, starting if from_start else 0.9 * working) if kills < arguments.kills else None
+            children = begin(arguments.model, run, background, shared, log)
+            finished = not end(children, patience, from_start, shared, draw)
             phase, start, step, saved = shared.read()
             assert start in (-1, resumable), f"continued from step {start}, and the folder had step {resumable}"
             resumable = verified(run)

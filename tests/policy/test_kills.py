@@ -30,4 +30,6 @@ def test_killed_runs_end_as_a_run_left_alone(tmp_path: Path) -> None:
         text=True,
         timeout=1200,
     )
-    assert done.returncode == 0 and "EQUAL ENDS" in done.stdout, done.stdout + done.stderr[-6000:]
+    log = tmp_path / "ranks.log"
+    said = done.stdout + done.stderr[-6000:] + (log.read_text()[-6000:] if log.exists() else "")
+    assert done.returncode == 0 and "EQUAL ENDS" in done.stdout, said
