@@ -158,7 +158,9 @@ class Child:
         self.log = folder / "log"
         self.processes = []
         for rank in range(contender.ranks):
-            environment = os.environ | {"OMP_NUM_THREADS": str(contender.threads), "PYTHONWARNINGS": "ignore"}
+            # Threads that wait without sleeping would take the core that another process of this machine needs.
+            environment = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ
+            environment |= {"OMP_NUM_THREADS": str(contender.threads), "PYTHONWARNINGS": "ignore"}
             if contender.ranks > 1:
                 environment |= {
                     "RANK": str(rank),
@@ -301,9 +303,10 @@ def show(found: list[Contender], tokens: int, signal: float) -> None:
 
 def describe(arguments: argparse.Namespace) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
+    revision, model = commit.stdout.strip() or "unknown", os.path.relpath(arguments.model)
     return (
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
-        f"{time.strftime('%Y-%m-%d')}, commit {commit.stdout.strip() or 'unknown'}; {arguments.model}"
+        f"{time.strftime('%Y-%m-%d')}, commit {revision}; {model}"
     )
 
 
