@@ -15,6 +15,8 @@ from pivotrl.planning.report import Found
 from pivotrl.planning.workload import DEFAULT_PROMPT, DEFAULT_RESPONSE, Lengths
 
 DEFAULT_NODES, DEFAULT_GPUS = 4, 8
+MOST_PIVOTS = 500
+"""Read, evenly over the file, for the mean length of a prompt."""
 
 
 def find(arguments: argparse.Namespace) -> Found:
@@ -34,8 +36,7 @@ def find(arguments: argparse.Namespace) -> Found:
     seconds = [seconds_of(plan, cluster, assumed) for cluster in clusters]
     layouts = {}
     if arguments.layouts:
-        for cluster in clusters:
-            layouts[cluster.gpu.name] = rank_layouts(config, arch, cluster, lengths, assumed, arguments.engine_sleeps)
+        layouts = rank_layouts(config, arch, clusters, lengths, assumed, arguments.engine_sleeps)
     return Found(source, plan, clusters, seconds, assumed, layouts)
 
 
@@ -56,7 +57,8 @@ def _lengths(arguments: argparse.Namespace, config: RunConfig) -> Lengths:
     prompt = arguments.prompt_tokens
     file = Path(config.output) / "pivots" / "pivots.jsonl"
     if prompt is None and file.is_file() and (pivots := PivotFile(file)):
-        prompt = round(sum(len(pivot.prompt_ids) for pivot in pivots) / len(pivots))
+        some = pivots[:: -(-len(pivots) // MOST_PIVOTS)]
+        prompt = round(sum(len(pivot.prompt_ids) for pivot in some) / len(some))
     if prompt is None:  # a short context leaves a prompt what it leaves beside a response
         prompt = min(DEFAULT_PROMPT, config.rollout.max_model_len - config.rollout.max_new_tokens)
     response = arguments.response_tokens

@@ -1,7 +1,7 @@
 """Every layout of the given GPUs that could hold a run, in the order of the step times that are predicted."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pivotrl.config import RunConfig
@@ -32,28 +32,36 @@ class Candidate:
 def rank_layouts(
     config: RunConfig,
     arch: Architecture,
-    cluster: Cluster,
+    clusters: Sequence[Cluster],
     lengths: Lengths,
     assumed: Assumptions,
     engine_sleeps: bool = False,
-) -> tuple[list[Candidate], list[Candidate]]:
-    """(layouts that fit, fastest first; those that work but do not fit, by what they lack).
+) -> dict[str, tuple[list[Candidate], list[Candidate]]]:
+    """Layouts that fit, fastest first, and those that work but do not fit, the nearest first; by the GPU's name.
 
     Tried are tensor, pipeline and expert sizes, recomputation and the engines' tensor size; everything else, the cache
     included, stays as configured. Tensor parallelism stays inside a node.
+
+    Args:
+        clusters: the same nodes with one kind of GPU each.
     """
-    fitting, lacking = [], []
-    for candidate in _variants(config, arch, cluster):
+    plans = []
+    for candidate in _variants(config, arch, clusters[0]):
         try:
-            check(candidate, arch, cluster.ranks, lengths)
+            check(candidate, arch, clusters[0].ranks, lengths)
         except ValueError:  # a size that does not divide the model or the ranks: not a layout
             continue
-        plan = make_plan(candidate, arch, cluster.ranks, lengths, assumed, engine_sleeps)
-        found = Candidate(plan, seconds_of(plan, cluster, assumed).total)
-        (fitting if plan.fits(cluster.gpu) else lacking).append(found)
-    fitting.sort(key=lambda one: (one.seconds, one.plan.memory.worst[1].total))
-    lacking.sort(key=lambda one: one.plan.memory.worst[1].total)
-    return fitting, lacking
+        plans.append(make_plan(candidate, arch, clusters[0].ranks, lengths, assumed, engine_sleeps))
+    return {cluster.gpu.name: _ranked(plans, cluster, assumed) for cluster in clusters}
+
+
+def _ranked(plans: Sequence[Plan], cluster: Cluster, assumed: Assumptions) -> tuple[list[Candidate], list[Candidate]]:
+    found = [Candidate(plan, seconds_of(plan, cluster, assumed).total) for plan in plans]
+    fit = [one for one in found if one.plan.fits(cluster.gpu)]
+    rest = [one for one in found if not one.plan.fits(cluster.gpu)]
+    fit.sort(key=lambda one: (one.seconds, one.plan.memory.worst[1].total))
+    rest.sort(key=lambda one: one.plan.memory.worst[1].total)
+    return fit, rest
 
 
 def _variants(config: RunConfig, arch: Architecture, cluster: Cluster) -> Iterator[RunConfig]:

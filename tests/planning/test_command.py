@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pivotrl.trajectories.records import Pivot, Profile, Turn
+from pivotrl.trajectories.store import write_jsonl
 from tests.planning.sizes import CONFIG
 
 TOOL = Path(__file__).parents[2] / "tools" / "plan.py"
@@ -80,3 +82,17 @@ def test_the_sizes_of_another_folder(
     (tmp_path / "config.json").write_text(json.dumps(json.loads(published.read_text()) | {"num_hidden_layers": 24}))
     plan(monkeypatch, "--hf", str(tmp_path), "--json", *FIXED)
     assert 15e9 < json.loads(capsys.readouterr().out)["model"]["parameters"] < 16e9
+
+
+def test_prompts_are_as_long_as_the_runs_own_pivots(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    turn = Turn("t", "t", 0, 1, [], [], {"type": "message", "content": "x"}, {}, "s", "train")
+    profile = Profile("t", [1.0, 0.0], ["a", "b"], 0.5, 0.25, "p", {})
+    (tmp_path / "pivots").mkdir()
+    pivots = [Pivot(turn, profile, [1] * length, "h") for length in (100, 200, 600)]
+    write_jsonl(tmp_path / "pivots" / "pivots.jsonl", (pivot.to_json() for pivot in pivots))
+    plan(monkeypatch, "--json", *FIXED, f"output={tmp_path}")
+    assert json.loads(capsys.readouterr().out)["lengths"] == {"prompt": 300, "response": 1000}
+    plan(monkeypatch, "--json", "--prompt-tokens", "50", *FIXED, f"output={tmp_path}")
+    assert json.loads(capsys.readouterr().out)["lengths"]["prompt"] == 50

@@ -82,7 +82,7 @@ def test_parts_of_memory_follow_what_they_are_of() -> None:
 
 def test_layouts_are_ranked_and_each_can_be_asked_for() -> None:
     config, assumed = run("rollout.kv_cache_gib=12"), Assumptions()
-    fit, rest = rank_layouts(config, model(), cluster(), LENGTHS, assumed)
+    fit, rest = rank_layouts(config, model(), [cluster()], LENGTHS, assumed)["H100"]
     assert fit
     assert rest
     assert [one.seconds for one in fit] == sorted(one.seconds for one in fit)
