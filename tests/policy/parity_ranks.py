@@ -36,7 +36,7 @@ from tests.policy.parity_reference import STEPS, run_config, samples_of  # noqa:
 
 
 def check(folder: Path, case: Case, reference: dict[str, Any]) -> dict[str, Any]:
-    """Train the case, and compare: see `errors`."""
+    """Train the case, and compare: see `parity_errors.errors`."""
     config = run_config(
         folder,
         model={"recompute": case.recompute},
@@ -52,12 +52,18 @@ def check(folder: Path, case: Case, reference: dict[str, Any]) -> dict[str, Any]
     samples = [samples_of(index) for index in range(STEPS)]
     denominators = [global_denominator(config.objective, [len(s.response_ids) for s in batch]) for batch in samples]
 
-    found: dict[str, Any] = {"logits": logits(policy, samples[0]), "log_probs": policy.log_probs(samples[0])}
+    found: dict[str, Any] = score(policy, samples[0])
     arguments = [(denominators[i], reference["old"][i], reference["reference"][i]) for i in range(STEPS)]
-    policy.gradients(samples[0], *arguments[0])
-    found["grads"] = gradients(policy)
-    updates = [policy.update(samples[i], i, *arguments[i]) for i in range(STEPS)]
-    found |= {name: updates[0][name] for name in ("loss", "grad_norm")}
+    take_step = policy.optimizer.step
+
+    def step_of_the_first() -> Any:
+        found["grads"] = gradients(policy)
+        return take_step()
+
+    with patch.object(policy.optimizer, "step", step_of_the_first):
+        found |= policy.update(samples[0], 0, *arguments[0])
+    for index in range(1, STEPS):
+        policy.update(samples[index], index, *arguments[index])
     found["weights"] = {name: tensor.clone() for name, tensor in policy.export()}
     destroy()
 
@@ -70,22 +76,25 @@ def check(folder: Path, case: Case, reference: dict[str, Any]) -> dict[str, Any]
     return result
 
 
-def logits(policy: Policy, samples: list) -> list[Tensor]:
-    """For each sample the logits of its response tokens, of the whole vocabulary, by the model's own output layer."""
+def score(policy: Policy, samples: list) -> dict[str, list[Tensor]]:
+    """For each sample the log-probs of its response tokens by the policy's head, and the logits there, of the whole
+    vocabulary, by the model's output layer."""
 
     def keep(batch: Any, hidden_P1H: Tensor) -> tuple[Tensor, object]:
         model = policy.model[-1]
         shard_T1V, _ = model.output_layer(hidden_P1H, weight=model.head_weight())
         rows_NV = gather_from_tensor_model_parallel_region(shard_T1V)[batch.logit_index_N, 0]
-        return rows_NV.sum(), (batch.sample_N, rows_NV.clone())
+        logp_N, _ = policy._token_log_probs(batch, hidden_P1H)
+        return logp_N.sum(), (batch.sample_N, rows_NV.clone(), logp_N.clone())
 
     with torch.no_grad():
         plan = policy._plan(samples)
         assert plan.packing == policy.config.training.packing, plan.note
         outputs = policy._run(samples, plan, keep, forward_only=True)
     parts = [part for rank in policy._gather(outputs) for part in rank]
-    sample_N, rows_NV = (torch.cat(column) for column in zip(*parts, strict=True))
-    return [rows_NV[sample_N == index] for index in range(len(samples))]
+    sample_N, *columns = (torch.cat(column) for column in zip(*parts, strict=True))
+    rows = [[column[sample_N == index] for index in range(len(samples))] for column in columns]
+    return dict(zip(("logits", "log_probs"), rows, strict=True))
 
 
 def gradients(policy: Policy) -> dict[str, Tensor]:
