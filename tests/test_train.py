@@ -65,7 +65,8 @@ def test_reward_rises_and_the_engine_is_the_policy(straight: tuple[Path, Path]) 
 def test_a_killed_run_ends_with_the_same_losses(straight: tuple[Path, Path], tmp_path: Path) -> None:
     files, run = straight[0], tmp_path / "killed"
     shutil.copytree(straight[1] / "pivots", run / "pivots")
-    process = start(2, WORKER, str(run), *overrides(files))
+    settings = [*overrides(files), "training.offload=true"]  # which changes memory only
+    process = start(2, WORKER, str(run), *settings)
     metrics, deadline = run / "metrics.jsonl", time.monotonic() + 300
     while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 6):
         assert process.poll() is None, "the run ended before it could be killed"
@@ -79,7 +80,7 @@ def test_a_killed_run_ends_with_the_same_losses(straight: tuple[Path, Path], tmp
     entries = checkpoint_checksums.read_manifest(trained_with.parent)
     entries["run.json"] = checkpoint_checksums.settle(trained_with)
     checkpoint_checksums.write_manifest(trained_with.parent, entries)
-    said = launch(2, WORKER, str(run), *overrides(files), timeout=400)
+    said = launch(2, WORKER, str(run), *settings, timeout=400)
     assert rows(run) == rows(straight[1])
     assert said.count("were profiled with another verifier than the run's: verifier.name was 'exact', is ") == 1
     assert said.count("verifier.params was {'message': 'any'}, is {}") == 1
