@@ -21,7 +21,7 @@ def find_landings(model: nn.Module, kind: str) -> tuple[dict[str, Landing], list
     """Every tensor of this rank's vLLM model that comes from the policy, and the pieces that fill it.
 
     Args:
-        model: the vLLM model (Llama, Qwen3 or Qwen3-MoE architecture, not quantised).
+        model: the vLLM model (one of `policy.architecture.SUPPORTED`, not quantised).
         kind: "cpu" or "cuda".
 
     Raises:

@@ -145,6 +145,19 @@ def test_a_checkpoint_with_a_flipped_bit_is_refused(
         DistFiles(broken, Architecture.from_hf(broken / "hf"))
 
 
+def test_a_truncated_file_is_named_without_checksums_too(
+    folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folders["megatron"], broken)
+    (broken / "checksums.json").unlink()
+    file = sorted(broken.glob("*.distcp"))[1]
+    file.write_bytes(file.read_bytes()[:-3000])
+    with pytest.raises(ValueError) as error:
+        list(DistFiles(broken, Architecture.from_hf(broken / "hf")).tensors())
+    assert str(error.value).startswith(f"{file}: decoder.layers.") and "\n" not in str(error.value)
+
+
 def test_another_model_than_the_checkpoint_s_is_named(
     tiny: Path, folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path
 ) -> None:
