@@ -47,13 +47,14 @@ class Writing:
         self._results: list[Any] = []
         self._entries: dict[str, Entry] = {}
         # Megatron starts a process to hold this queue where there is none; nothing is ever put into ours.
-        filesystem_async._results_queue = ()
+        theirs, filesystem_async._results_queue = filesystem_async._results_queue, ()
         strategy = TorchDistSaveShardedStrategy("torch_dist", 1, thread_count=_FILES_PER_RANK)
         # It hands out functions that write and finish in Megatron's way; the plan is all that is wanted.
         strategy._get_save_and_finalize_callbacks = lambda writer, planned: (writer, planned[1])
         with device.scope():
             sharded, self._common = save_preprocess(state)
             self._writer, self._contents = strategy.async_save(sharded, folder)
+        filesystem_async._results_queue = theirs
         self._buckets = [
             (Path(path), key, blobs, [(item, _on_host(tensor, copy)) for item, tensor in tensors])
             for path, key, (blobs, tensors) in self._writer.write_buckets
