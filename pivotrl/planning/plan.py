@@ -20,6 +20,15 @@ from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.parallel import check_layout
 from pivotrl.rollout.checks import check_engine_layout
 
+_SHRINKS_WITH = {
+    "weights": "parallel.expert, tensor or pipeline",
+    "gradients": "parallel.expert, tensor or pipeline",
+    "optimizer": "more nodes, or optimizer.offload",
+    "activations": "model.recompute, or fewer training.micro_batch_tokens",
+    "engine": "rollout.tensor",
+    "kv_cache": "rollout.kv_cache_gib",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
@@ -54,10 +63,13 @@ class Plan:
         phase, ledger = self.memory.worst
         lacking = ledger.total - gpu.memory
         cache = (ledger.kv_cache - lacking) // GIB
-        lower = f". It would fit with rollout.kv_cache_gib {cache:.0f}" if ledger.kv_cache and cache >= 1 else ""
+        largest = max(_SHRINKS_WITH, key=lambda part: ledger.parts()[part])
+        remedy = f"The first shrinks with {_SHRINKS_WITH[largest]}"
+        if ledger.kv_cache and cache >= 1:
+            remedy = f"It would fit with rollout.kv_cache_gib {cache:.0f}"
         return (
             f"a rank of stage {self.memory.stage} needs {ledger.total / GIB:.1f} GiB in {phase}, an {gpu.name} has "
-            f"{gpu.memory / GIB:.1f}. Largest parts: {ledger.largest()}{lower}"
+            f"{gpu.memory / GIB:.1f}. Largest parts: {ledger.largest()}. {remedy}"
         )
 
 

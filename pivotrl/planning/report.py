@@ -182,7 +182,8 @@ def _layouts(found: Found) -> list[str]:
     for cluster in found.clusters:
         gpu = cluster.gpu
         fit, rest = found.layouts[gpu.name]
-        lines.append(f"layouts on {gpu.name}: {len(fit)} fit, fastest first; {len(rest)} do not, the nearest first")
+        how_many = f"{len(fit)} fit, fastest first" if fit else "none fits"
+        lines.append(f"layouts on {gpu.name}: {how_many}; {len(rest)} do not, the nearest first")
         lines.append(
             f"  {'seconds':>8}{'peak GiB':>10} {'in':9}{'TP':>3}{'PP':>4}{'EP':>4}  {'recompute':11}engines' TP"
         )

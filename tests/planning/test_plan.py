@@ -48,6 +48,12 @@ def test_a_run_that_does_not_fit_says_what_it_lacks_and_a_remedy_that_works() ->
     assert not planned(f"{key}={int(gib) + 1}").fits(H100)
 
 
+def test_what_no_cache_makes_room_for_names_the_largest_part() -> None:
+    said = planned("rollout.kv_cache_gib=8", ranks=8).refusal(H100)
+    assert "Largest parts: optimizer 42.6, gradients 14.9, engine 14.2. " in said
+    assert said.endswith("The first shrinks with more nodes, or optimizer.offload")
+
+
 def test_the_cache_alone_is_what_an_engine_that_sleeps_gives_back() -> None:
     awake, asleep = planned().memory.phases, planned(engine_sleeps=True).memory.phases
     assert awake["train"].kv_cache == 24 * GIB
