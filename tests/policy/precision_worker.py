@@ -56,12 +56,17 @@ def tiny_updates(folder: str, saver: dict) -> dict:
         changed = sum(((now[name] != first[name]) & middle[name]).sum().item() for name in first)
         return changed / sum(mask.sum().item() for mask in middle.values())
 
+    found = set()
+    for module in policy.model.modules():
+        if type(module).__name__ == "BalancedRouter":
+            module.register_forward_hook(lambda module, inputs, output: found.add(output[0].dtype))
     samples = batch(6)
     shares = []
     for step in range(STEPS):
         policy.train_step(samples, step)
         if step in (0, STEPS - 1):
             shares.append(moved())
+    assert found == {torch.float32}, f"routers of a bfloat16 model gave {found}"
     held = measured_bytes(policy)
     parameters = sum(weight.numel() for weight in first.values())
     last = torch.cat([weight.flatten() for weight in weights(policy).values()]).float()
