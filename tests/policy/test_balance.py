@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pivotrl.policy.architecture import Architecture
-from pivotrl.policy.balance import Plan, assign, partition, spread
+from pivotrl.policy.balance import TOKENS, Plan, assign, partition, spread
 from pivotrl.policy.cost import Cost
 from pivotrl.policy.packing import Sample
 from pivotrl.policy.tree_attention import Tree, visible
@@ -116,6 +116,13 @@ def test_a_round_is_of_like_micro_batches_and_ranks_have_like_work(samples: list
         assert min(before) >= max(after) - 1e-9, "rounds go from the costliest down"
     work = [sum(mine) for mine in everyone]
     assert max(work) - min(work) <= max(map(max, everyone)) + 1e-9
+
+
+def test_unlike_samples_are_dealt_in_like_rounds_and_to_who_has_less() -> None:
+    samples = [Sample([first] * length, [2]) for first, length in enumerate([4, 9, 4, 5, 4])]
+    plan = assign(samples, 9, 2, "plain")
+    assert sorted(sorted(round_) for round_ in zip(*costs(samples, plan, TOKENS), strict=True)) == [[4, 5], [8, 9]]
+    assert [sum(mine) for mine in costs(samples, plan, TOKENS)] == [13, 13]
 
 
 @pytest.mark.parametrize(("lengths", "plain"), [([8] * 16, False), ([8], True), ([2000] * 4, True)], ids=str)
