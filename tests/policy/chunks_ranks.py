@@ -4,6 +4,7 @@ Usage (under torchrun): chunks_ranks.py MODEL_FOLDER...
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -40,13 +41,15 @@ def loaded(folder: Path, layout: dict, checkpoint: Path) -> Policy:
 
 
 def check(folder: Path) -> None:
-    config = run_config(folder, parallel=INTERLEAVED, objective={"beta": 0.0})
+    config = run_config(folder, parallel=INTERLEAVED, objective={"beta": 0.0, "entropy_bonus": 0.0})
     world = parallel.initialize(config.parallel, 0)
     policy = Policy(config, world)
     files = HfFiles(folder)
     assert equal(exported(policy), {name: files.whole(name) for name in files.file_of}), "exported as it was loaded"
     stage = [name for name, _ in policy.model.named_parameters() if ".0.input_layernorm" in name]
     assert stage == [f"chunk{v}.decoder.layers.0.input_layernorm.weight" for v in (0, 1)], stage
+    silent = policy.train_step([replace(sample, advantage=0.0) for sample in samples_of(0)], 0)
+    assert silent["grad_norm"] == 0, "a batch without signal: a run of dummies, as many as there are stages"
     policy.train_step(samples_of(0), 0)
     stepped = exported(policy)
 

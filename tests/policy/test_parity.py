@@ -27,13 +27,13 @@ DIMENSIONS = {
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, dict[str, float]]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
     """All cases, one launch for each number of ranks; one rank first, which the others are held against."""
     folder = tmp_path_factory.mktemp("parity")
     parity.make_references(folder)
     assert CASES[0] == FIRST
     everything = [result for ranks in RANKS for result in parity.run(folder, parity.of_ranks(ranks, CASES + WRONG))]
-    return {" ".join([*parity.labels(case), case.fault]): (case, values) for case, values in everything}
+    return {name_of(case): errors for case, errors in everything}
 
 
 def name_of(case: Case) -> str:
@@ -42,7 +42,7 @@ def name_of(case: Case) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_layout_gives_the_reference(results: dict, case: Case) -> None:
-    _, errors = results[name_of(case)]
+    errors = results[name_of(case)]
     assert parity.over_the_bar(case, errors) == {}
     if case.dtype == "float32" and case.ranks > 1:
         assert "to_first" in errors
@@ -50,7 +50,7 @@ def test_layout_gives_the_reference(results: dict, case: Case) -> None:
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.fault)
 def test_a_mistake_shows_in_the_gradient(results: dict, case: Case) -> None:
-    _, errors = results[name_of(case)]
+    errors = results[name_of(case)]
     assert errors["grads"] > 1e-2, "four orders of magnitude above the bar"
 
 
