@@ -20,7 +20,7 @@ ON_A_GPU = LIMITS | {"activations": 0.15}
 RANKS = Path(__file__).with_name("measure_ranks.py")
 SIZES = {
     "num_hidden_layers": 4,
-    "hidden_size": 256,
+    "hidden_size": 264,  # no multiple of what Megatron's buffers are padded to
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 64,

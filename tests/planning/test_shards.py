@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pivotrl.planning.flops import active_parameters, parameters
-from pivotrl.planning.shards import layout_at, shard_of, weights_of_rank
+from pivotrl.planning.shards import Weight, _buffer, layout_at, shard_of, weights_of_rank
 from pivotrl.policy.config import ParallelConfig
 from pivotrl.policy.mapping import all_tensors, params_of_rank
 from tests.planning.sizes import model, run
@@ -67,3 +67,12 @@ def test_the_shipped_layout_as_worked_out_by_hand() -> None:
     assert shard.experts == pytest.approx(48 * 128 * 3 * 2048 * 768 / 8, rel=1e-6)
     attention, embeddings = 48 * 2048 * 128 * 72, 2 * 151936 * 2048
     assert shard.dense == pytest.approx((attention + embeddings) / 4, rel=1e-3)
+
+
+def test_a_buffer_is_padded_and_cut_as_megatron_does() -> None:
+    """From the last parameter on: starts at multiples of 64, the end at one of 128 and of the ranks."""
+    weights = [Weight(numel, expert=False, trained=True, alone=False) for numel in (10, 100, 70)]
+    assert _buffer(weights, False, 3, 0) == (180, 180)
+    assert [_buffer(weights, True, 3, rank) for rank in range(3)] == [(384, 70), (384, 100), (384, 10)]
+    tied = [Weight(10, expert=False, trained=True, alone=True), *weights[1:]]
+    assert [_buffer(tied, True, 2, rank) for rank in range(2)] == [(384, 70 + 10), (384, 100)]
