@@ -14,7 +14,7 @@ from pivotrl.policy.step import Policy
 
 NORM_TOLERANCE = 1e-9
 """Largest relative difference of a norm at resume. The sum is of float64 numbers, in another order on another layout:
-that is worth about 1e-15; one wrong shard is worth far more than 1e-9."""
+that is worth about 1e-12; one wrong shard is worth far more than 1e-9."""
 
 
 def load(policy: Policy, target: Path, next_batch: Callable[[int], Sequence[Any]] | None = None) -> int:

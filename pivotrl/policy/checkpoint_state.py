@@ -100,7 +100,7 @@ def norms(policy: "Policy") -> dict[str, float]:
     total = dict.fromkeys(KINDS, 0.0)
     for piece in _cut(policy.model.sharded_state_dict(), slots(policy.optimizer)):
         if not any(piece.replica):
-            total[piece.kind] += piece.data.double().square().sum().item()
+            total[piece.kind] += torch.linalg.vector_norm(piece.data, dtype=torch.float64).item() ** 2
     summed = torch.tensor(list(total.values()), dtype=torch.float64)
     dist.all_reduce(summed, group=policy.world.object_group)
     return {kind: math.sqrt(value) for kind, value in zip(KINDS, summed.tolist(), strict=True)}
