@@ -34,7 +34,8 @@ def together(group: Any, work: Callable[[], Result]) -> list[Result]:
     dist.all_gather_object(everyone, (result, error), group=group)
     for rank, (_, wrong) in enumerate(everyone):
         if wrong is not None:
-            raise wrong if rank == 0 else type(wrong)(f"{wrong} (rank {rank})")
+            kind = type(wrong) if type(wrong).__init__ is ValueError.__init__ else ValueError  # one that takes a text
+            raise wrong if rank == 0 else kind(f"{wrong} (rank {rank})")
     return [found for found, _ in everyone]
 
 
