@@ -17,7 +17,7 @@ def raised(monkeypatch: pytest.MonkeyPatch, everyone: list) -> BaseException:
 
     monkeypatch.setattr(dist, "get_world_size", lambda group: 1 + len(everyone))
     monkeypatch.setattr(dist, "all_gather_object", gather)
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
+    with pytest.raises(ValueError) as caught:
         agree.together(None, lambda: 1)
     return caught.value
 
