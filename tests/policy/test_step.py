@@ -124,8 +124,7 @@ def test_gradient_and_step_equal_transformers_on_every_layout(folder: Path, num_
         assert result["grads"] is None or result["grads"] < 1e-6, result
         assert result["grads_relative"] is None or result["grads_relative"] < 5e-6, result
         assert result["stepped"] < 5e-5, result
-        apart = PLAIN.items() <= result["case"].items() or result["case"].get("micro_batch_tokens") == 1
-        assert result["gain"] == 1 if apart else result["gain"] > 1.2, result
+        assert result["gain"] == 1 if PLAIN.items() <= result["case"].items() else result["gain"] > 1.05, result
     for key in ("log_probs", "grads", "grads_relative", "stepped"):  # seen with -s
         print(f"{num_ranks} ranks, {len(cases)} cases, largest {key}: {max(r[key] or 0 for r in results):.1e}")
     for key, tolerance in (("loss", 1e-6), ("grad_norm", 1e-5)):
