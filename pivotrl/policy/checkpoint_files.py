@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from pivotrl.json_object import JsonObject
 from pivotrl.policy import checkpoint_checksums
@@ -104,6 +105,8 @@ def load(sharded_state: dict[str, Any], folder: str | Path, verified: bool = Fal
         try:
             return dist_checkpointing.load(sharded_state, str(folder))
         except wrong as error:
+            if isinstance(error, dist.DistError) or "gloo/transport" in str(error):  # torch has no type for gloo's
+                raise  # another rank has ended, which says nothing about the checkpoint
             last_line = str(error).strip().rsplit("\n", 1)[-1][:400]
             raise ValueError(f"{folder}: the checkpoint does not fit this model or is damaged: {last_line}") from error
 
