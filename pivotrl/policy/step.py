@@ -203,9 +203,9 @@ class Policy:
             _, grad_norm, _ = self.optimizer.step()
         if not math.isfinite(grad_norm):
             raise ValueError(
-                f"step {step + 1}: the norm of the gradient is {grad_norm} and the loss {metrics['loss']:g}, so the run "
-                "stops, and no checkpoint gets these weights; look for rewards, sampled log-probs or weights that are "
-                "not finite numbers, or lower optimizer.lr"
+                f"step {step + 1}: the norm of the gradient is {grad_norm} and the loss {metrics['loss']:g}, so the "
+                "run stops, and no checkpoint gets these weights; look for rewards, sampled log-probs or weights that "
+                "are not finite numbers, or lower optimizer.lr"
             )
         return metrics | {"grad_norm": float(grad_norm), "lr": lr}
 
