@@ -65,6 +65,12 @@ class Architecture:
         return _Reader(Path(path) / "config.json").read()
 
 
+def first_difference(one: Architecture, other: Architecture) -> str:
+    """The first field in which two architectures differ; they do."""
+    name = next(name for name in Architecture.__slots__ if getattr(one, name) != getattr(other, name))
+    return f"{name} is {getattr(one, name)}, not {getattr(other, name)}"
+
+
 class _Reader(JsonObject):
     """One config.json of a model."""
 
