@@ -27,10 +27,10 @@ _repr.maxstring = _repr.maxother = 120
 class RunConfig(Section):
     """Everything that decides a run. Each section is declared beside the code that uses it."""
 
-    output: str
+    output: str = Field(min_length=1)
     """Folder of the run: pivots, metrics, checkpoints, report."""
-    seed: int = Field(0, ge=0)
-    """Seed of splits, sampling and batch order."""
+    seed: int = Field(0, ge=0, le=2**32 - 1)
+    """Seed of splits, sampling and batch order; NumPy's generators, which vLLM seeds with it, take 32 bits."""
     model: ModelConfig
     parallel: ParallelConfig = ParallelConfig()
     trajectories: TrajectoriesConfig = TrajectoriesConfig()

@@ -101,6 +101,8 @@ def bomb(levels: int) -> str:
         ("seed: !!int x", ["'x' is not a value of tag:yaml.org,2002:int", "line 2"]),
         (f"seed: {'9' * 5000}", ["is not a value of tag:yaml.org,2002:int"]),
         (f"seed: {'x' * 100_000}", ["seed: found 'xxx"]),
+        ("seed: 4294967296", ["seed: found 4294967296", "4294967295"]),
+        ("seed: yes", ["seed: found True; write a number"]),
         ("optimizer: {lr: .inf}", ["optimizer.lr", "finite"]),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
