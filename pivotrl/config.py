@@ -55,12 +55,13 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _weighs_what_was_sampled(self) -> "RunConfig":
-        if self.objective.importance != "none" and self.rollout.temperature != 1:
-            raise ValueError(
-                f"objective.importance is {self.objective.importance}, and rollout.temperature is "
-                f"{self.rollout.temperature:g}: the engine reports log-probs at temperature 1 only; set one of the two "
-                "to none or 1"
-            )
+        for key, reported in (("temperature", "at temperature 1"), ("top_p", "of the whole distribution")):
+            value = getattr(self.rollout, key)
+            if self.objective.importance != "none" and value != 1:
+                raise ValueError(
+                    f"objective.importance is {self.objective.importance}, and rollout.{key} is {value:g}: the engine "
+                    f"reports log-probs {reported} only; set one of the two to none or 1"
+                )
         return self
 
 

@@ -153,7 +153,8 @@ def test_a_verifier_may_be_given_by_its_name_alone():
     assert short.name == "my_package.module:MyVerifier"
 
 
-def test_importance_weights_need_log_probs_at_the_sampling_temperature():
-    tree = {"output": "x", "model": {"path": "y"}, "objective": {"importance": "mask"}, "rollout": {"temperature": 0.7}}
-    with pytest.raises(ValueError, match=r"objective.importance is mask, and rollout.temperature is 0.7"):
-        parse_config(tree, "here")
+@pytest.mark.parametrize("key", ["temperature", "top_p"])
+def test_importance_weights_need_log_probs_of_what_was_sampled_from(key: str) -> None:
+    tree = {"output": "x", "model": {"path": "y"}, "objective": {"importance": "mask"}, "rollout": {key: 0.7}}
+    with pytest.raises(ValueError, match=rf"objective.importance is mask, and rollout.{key} is 0.7"):
+        parse_config(tree, "test")
