@@ -136,7 +136,8 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
                 f"{path}: its own checksum is {manifest['sha256']!r:.20}, {_own(files)!r:.20} expected"
             )
         for name, (size, sha256) in files.items():
-            if Path(name).name != name or not isinstance(size, int) or not isinstance(sha256, str):
+            outside = name.startswith("/") or ".." in name.split("/")
+            if outside or not isinstance(size, int) or not isinstance(sha256, str):
                 raise TypeError(f"{name}: {size!r:.20}, {sha256!r:.20}")
         return {name: Entry(*entry) for name, entry in files.items()}
     except OSError as error:

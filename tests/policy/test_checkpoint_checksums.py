@@ -59,20 +59,27 @@ def test_a_file_that_does_not_hold_what_was_written_is_seen_at_once(tmp_path: Pa
 
 
 def test_every_flipped_bit_of_the_manifest_is_seen(tmp_path: Path) -> None:
-    sums.write_manifest(tmp_path, {"a": Entry(3, "ab"), "b": Entry(4, "cd")})
+    sums.write_manifest(tmp_path, {"a": Entry(3, "ab"), "b/c": Entry(4, "cd")})
     path = tmp_path / sums.MANIFEST
     whole = path.read_bytes()
-    assert sums.read_manifest(tmp_path) == {"a": Entry(3, "ab"), "b": Entry(4, "cd")}
+    assert sums.read_manifest(tmp_path) == {"a": Entry(3, "ab"), "b/c": Entry(4, "cd")}
     for index in range(len(whole)):
         for bit in range(8):
             damaged = bytearray(whole)
             damaged[index] ^= 1 << bit
             path.write_bytes(damaged)
             try:
-                assert sums.read_manifest(tmp_path) == {"a": Entry(3, "ab"), "b": Entry(4, "cd")}, (index, bit)
+                assert sums.read_manifest(tmp_path) == {"a": Entry(3, "ab"), "b/c": Entry(4, "cd")}, (index, bit)
             except DamagedCheckpoint as error:
                 assert str(path) in str(error)
-    odd = [{"a": [3, "ab", 1]}, {"a": ["3", "ab"]}, {"a": [3, None]}, {"../a": [3, "ab"]}, {"a": 3}]
+    odd = [
+        {"a": [3, "ab", 1]},
+        {"a": ["3", "ab"]},
+        {"a": [3, None]},
+        {"a/../../b": [3, "ab"]},
+        {"/a": [3, "ab"]},
+        {"a": 3},
+    ]
     signed = [json.dumps({"files": files, "sha256": sums._own(files)}) for files in odd]
     for text in ("", "[]", "[" * 100_000, json.dumps({"files": {}}), *signed):
         path.write_text(text)
