@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pivotrl.policy import checkpoint_files, convert, convert_verify
+from pivotrl.policy import checkpoint_checksums, checkpoint_files, convert, convert_verify
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.dist_read import DistFiles
 from pivotrl.policy.hf_files import SINGLE, HfFiles, in_memory_name
@@ -212,6 +212,16 @@ def test_the_config_in_a_checkpoint_has_a_checksum_too(
     shutil.copytree(folders["megatron"], tmp_path / "broken")
     edit_config(tmp_path / "broken" / "hf", rope_parameters={"rope_theta": 77.0})
     with pytest.raises(ValueError, match=r"hf/config.json: \d+ bytes found"):
+        convert.to_hf(tmp_path / "broken", tmp_path / "out", 1 << 30)
+
+
+def test_weights_that_the_checksums_leave_out_are_refused(
+    folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    shutil.copytree(folders["megatron"], tmp_path / "broken")
+    (tmp_path / "broken" / "checksums.json").unlink()
+    checkpoint_checksums.write_manifest(tmp_path / "broken", {})
+    with pytest.raises(ValueError, match=r"distcp: checksums.json does not have it"):
         convert.to_hf(tmp_path / "broken", tmp_path / "out", 1 << 30)
 
 
