@@ -18,7 +18,7 @@ class Node:
     nvlinks: list[int] = field(default_factory=list)
     """Active NVLinks of each GPU."""
     free_gib: dict[str, float | str] = field(default_factory=dict)
-    """Folder -> free space, or why nothing can be written there."""
+    """What a folder is for -> free space, or why nothing can be written there."""
     versions: dict[str, str] = field(default_factory=dict)
     """Package -> version; and `git`, the commit of this code."""
     clock_seconds: float = 0.0
@@ -34,8 +34,8 @@ def name_of_node() -> str:
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
-def look(folders: list[str]) -> Node:
-    """What this node has, and how much free space these folders have."""
+def look(folders: dict[str, str]) -> Node:
+    """What this node has, and how much free space these folders (what for -> path) have."""
     from pivotrl.policy.checkpoint_run import git_revision, versions
 
     gpus, nvlinks = _gpus()
@@ -43,7 +43,7 @@ def look(folders: list[str]) -> Node:
         name=name_of_node(),
         gpus=gpus,
         nvlinks=nvlinks,
-        free_gib={folder: _free_gib(Path(folder)) for folder in folders},
+        free_gib={name: _free_gib(Path(folder)) for name, folder in folders.items()},
         versions=versions() | {"git": git_revision() or "unknown"},
     )
 
@@ -87,4 +87,4 @@ def _free_gib(folder: Path) -> float | str:
             pass
         return shutil.disk_usage(folder).free / (1 << 30)
     except OSError as error:
-        return error.strerror or str(error)
+        return f"{folder}: {error.strerror or error}"

@@ -20,7 +20,7 @@ class Limits:
     link_gbps: float = 0.0
     clock_seconds: float = 2.0
     free_gib: dict[str, float] | None = None
-    """Folder -> the least."""
+    """What a folder is for -> the least."""
 
 
 def problems(nodes: Sequence[Node], limits: Limits) -> list[str]:
@@ -38,12 +38,12 @@ def _alone(node: Node, limits: Limits) -> list[str]:
     found = []
     if len(node.gpus) < limits.gpus:
         found.append(f"{len(node.gpus)} GPUs that work, and {limits.gpus} ranks were started on it")
-    for folder, least in (limits.free_gib or {}).items():
-        free = node.free_gib.get(folder, "not looked at")
+    for name, least in (limits.free_gib or {}).items():
+        free = node.free_gib[name]
         if isinstance(free, str):
-            found.append(f"{folder}: {free}")
+            found.append(f"{name} folder {free}")
         elif free < least:
-            found.append(f"{folder}: {free:.1f} GiB free, less than {least:g}")
+            found.append(f"{name} folder: {free:.1f} GiB free, less than {least:g}")
     if abs(node.clock_seconds) > limits.clock_seconds:
         found.append(
             f"its clock is {node.clock_seconds:+.1f} s from the first node's, more than {limits.clock_seconds:g}"

@@ -23,7 +23,7 @@ _SECONDS = 300
 _ROUNDS = 5
 
 
-def survey(folders: list[str], use_gpu: bool) -> list[Node]:
+def survey(folders: dict[str, str], use_gpu: bool) -> list[Node]:
     """Facts of every node, their clocks and bandwidths, on every rank (collective; the default group is gloo's)."""
     import torch.distributed as dist
 
@@ -80,9 +80,7 @@ def describe(node: Node) -> str:
     words += [f"within {node.node_gbps:.1f} GB/s"] if node.node_gbps is not None else []
     words += [f"to {other} {gbps:.1f} GB/s" for other, gbps in node.link_gbps.items()]
     words += [f"clock {node.clock_seconds:+.2f} s"]
-    words += [
-        f"{folder} {free if isinstance(free, str) else f'{free:.0f} GiB'}" for folder, free in node.free_gib.items()
-    ]
+    words += [f"{name} {free if isinstance(free, str) else f'{free:.0f} GiB'}" for name, free in node.free_gib.items()]
     return "  ".join(words)
 
 
@@ -99,23 +97,20 @@ def check(folder: str) -> None:
     import torch.distributed as dist
 
     use_gpu = os.environ.get("PIVOTRL_DEVICE") != "cpu"  # what was asked for: a node may fail to have it
-    free = {
-        folder: _setting("OUTPUT_GIB", 0),
-        os.environ.get("TMPDIR", "/tmp"): _setting("TMP_GIB", 0),
-        "/dev/shm": _setting("SHM_GIB", 0),
-    }
+    folders = {"output": folder, "temporary": os.environ.get("TMPDIR", "/tmp"), "shared-memory": "/dev/shm"}
+    names = {"output": "OUTPUT_GIB", "temporary": "TMP_GIB", "shared-memory": "SHM_GIB"}
     limits = Limits(
         gpus=int(os.environ["LOCAL_WORLD_SIZE"]) if use_gpu else 0,
         node_gbps=_setting("NODE_GBPS", 0),
         link_gbps=_setting("LINK_GBPS", 0),
         clock_seconds=_setting("CLOCK_SECONDS", 2),
-        free_gib=free,
+        free_gib={name: _setting(setting, 0) for name, setting in names.items()},
     )
     started = time.monotonic()
     # Gloo, whatever the nodes have: that a node has no GPU is something to find out.
     dist.init_process_group("gloo", timeout=timedelta(seconds=_SECONDS))
     try:
-        nodes = survey(list(free), use_gpu)
+        nodes = survey(folders, use_gpu)
         if dist.get_rank() == 0:
             print("\n".join(f"preflight: {describe(node)}" for node in nodes), flush=True)
         dist.barrier()
