@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from pivotrl.cluster.facts import Node
 
 SLOW = 0.5
-"""Share of the nodes' median bandwidth below which a node is slow, whatever the limits say."""
+"""Share of the best node's bandwidth below which another one is slow, whatever the limits say."""
 
 
 @dataclass(frozen=True)
@@ -110,5 +109,5 @@ def _slow_links(nodes: Sequence[Node], limits: Limits) -> list[str]:
 
 
 def _floor(values: list[float], limit: float) -> float:
-    """The limit, or half the median where there are at least three to compare."""
-    return max(limit, SLOW * median(values) if len(values) > 2 else 0.0)
+    """The limit, or half the best, whichever is more. Not of the median: on few nodes a bad one has a part in it."""
+    return max([limit, *(SLOW * value for value in values)])

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,26 @@ def test_requeues_without_progress_come_to_an_end(run: Path) -> None:
         assert running.wait(200) == 1
         assert (running.folder / "attempts").read_text() == "3", "one that came to step 1, and two that stayed there"
     assert "attempt 4242_2: 2 attempts in a row ended at step 1; not requeued" in running.output
+
+
+def test_the_ranks_are_told_when_the_job_ends(run: Path) -> None:
+    folder = run.parent / "slurm"
+    folder.mkdir()
+    (folder / "end").write_text("2099-01-01T00:00:00\n")
+    with job(run, ["finish"]) as running:
+        assert running.wait(120) == 0
+    end = int(time.mktime((2099, 1, 1, 0, 0, 0, 0, 0, -1)))
+    assert f"rank 0 does finish before {end}\n" in running.output
+    (folder / "end").write_text("NONE\n")  # no time limit
+    with job(run, ["finish"]) as running:
+        assert running.wait(120) == 0
+    assert "rank 0 does finish before no end\n" in running.output
+
+
+def test_all_attempts_are_in_one_container_where_an_image_is_named(run: Path) -> None:
+    with job(run, ["finish"], CONTAINER_IMAGE="image.sqsh", CONTAINER_MOUNTS="/disk:/disk") as running:
+        assert running.wait(120) == 0
+    options = (running.folder / "srun_options").read_text().splitlines()
+    assert len(options) == 2, "the preflight and the training"
+    for line in options:
+        assert "--container-image=image.sqsh" in line and "--container-mounts=/disk:/disk" in line
