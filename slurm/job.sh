@@ -21,10 +21,12 @@ start_attempt() {
   end="${SLURM_JOB_END_TIME:-}"
   [[ -n $end ]] || end="$(date -d "$(squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null)" +%s 2>/dev/null || true)"
   [[ $end =~ ^[0-9]+$ ]] && (( end > $(date +%s) )) && export PIVOTRL_DEADLINE="$end"
-  # Recent collectives of every rank, written where they run into their time-out: torch's flight recorder.
-  export TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_DUMP_TEMP_FILE="$logs/nccl_trace_rank_"
-  # One connection orders kernels as tensor parallelism needs it; memory is handed between trainer and engine.
-  export CUDA_DEVICE_MAX_CONNECTIONS=1 TORCH_NCCL_AVOID_RECORD_STREAMS=1
+  # Recent collectives of every rank, written where they run into their time-out: torch's flight recorder. The recorder
+  # reads its size by either name, and the process group by the older one.
+  export TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000
+  export TORCH_NCCL_ENABLE_MONITORING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_DUMP_TEMP_FILE="$logs/nccl_trace_rank_"
+  # One hardware queue, so that kernels start in the order that Megatron's sequence parallelism counts on.
+  export CUDA_DEVICE_MAX_CONNECTIONS=1
   MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
   export MASTER_ADDR
   MASTER_PORT=$(( 10000 + SLURM_JOB_ID % 10000 * 2 )) # below the ports that the kernel hands out; a job's own

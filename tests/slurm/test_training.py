@@ -42,6 +42,15 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return files, folder / "run"
 
 
+def test_the_undisturbed_run_is_complete(straight: tuple[Path, Path]) -> None:
+    assert json.loads((straight[1] / "state.json").read_text()) == {
+        "finished": True,
+        "step": STEPS,
+        "steps": STEPS,
+        "stopped": "",
+    }
+
+
 def test_preempted_three_times_it_ends_with_the_same_metrics(straight: tuple[Path, Path], tmp_path: Path) -> None:
     files, run = straight[0], tmp_path / "run"
     shutil.copytree(straight[1] / "pivots", run / "pivots")
