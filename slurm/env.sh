@@ -8,7 +8,7 @@
 # ---- the cluster -----------------------------------------------------------------------------------------------------
 # export SBATCH_ACCOUNT=my_account       # sbatch reads these two; unset: the cluster's defaults
 # export SBATCH_PARTITION=my_partition
-export GPUS_PER_NODE="${GPUS_PER_NODE:-8}"
+export GPUS_PER_NODE="${GPUS_PER_NODE:-8}" # another number needs `sbatch --gpus-per-node=N` too
 
 # ---- the software: a Python on the shared disk, or one inside a container (pyxis) ------------------------------------
 export PYTHON="${PYTHON:-.venv/bin/python}"

@@ -20,10 +20,10 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def job(run: Path, plan: list[str], **env: str) -> Job:
+def job(run: Path, plan: list[str], script: str = "train_30b_a3b.sh", **env: str) -> Job:
     (run / "plan").write_text("\n".join(plan) + "\n")
     stand_in = {"OUTPUT": str(run), "PYTHON": str(BIN / "python_stand_in")}
-    return Job(run.parent / "slurm", "train_30b_a3b.sh", env={**stand_in, **env})
+    return Job(run.parent / "slurm", script, env={**stand_in, **env})
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
@@ -99,3 +99,23 @@ def test_all_attempts_are_in_one_container_where_an_image_is_named(run: Path) ->
     assert len(options) == 2, "the preflight and the training"
     for line in options:
         assert "--container-image=image.sqsh" in line and "--container-mounts=/disk:/disk" in line
+
+
+def test_a_selection_is_requeued_by_its_own_state(run: Path) -> None:
+    with job(run, ["wait", "finish"], "select_pivots_30b_a3b.sh") as running:
+        running.wait_until(lambda: "rank 0 does wait" in running.output, 120)
+        running.signal()
+        assert running.wait(120) == 0
+    assert "attempt 4242_1: complete" in running.output
+    assert (run / "pivots" / "logs" / "latest").readlink() == Path("4242_1")
+
+
+def test_the_newest_checkpoint_is_converted_and_compared(run: Path) -> None:
+    checkpoint = run / "checkpoints" / "step_000120"
+    checkpoint.mkdir(parents=True)
+    (run / "checkpoints" / "latest").write_text(checkpoint.name)
+    with job(run, [], "convert_30b_a3b.sh") as running:
+        assert running.wait(120) == 0, running.output
+    said = running.output
+    assert f"convert_hf to-hf --checkpoint {checkpoint} --out {run}/hf\n" in said
+    assert f"convert_hf verify --hf {run}/hf --checkpoint {checkpoint}\n" in said
