@@ -70,7 +70,7 @@ def trajectories_alone(options: argparse.Namespace):
             values[name] = plain_yaml.load(text)
         except yaml.YAMLError:
             raise ValueError(f"override {override!r}: {text!r} is not a YAML value; quote it") from None
-    needed = {"output": "", "model": {"path": ""}}
+    needed = {"output": "none", "model": {"path": "none"}}
     return parse_config({**needed, "trajectories": values}, "command line").trajectories
 
 
