@@ -37,7 +37,8 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
 
     Returns:
         The exit code: 0; 2 after a ValueError or an OSError (a user's mistake, or a full disk) or where a package is
-        missing, 1 after a RefitError, and 130 after Ctrl-C, each said in one line.
+        missing, 1 after a RefitError, 3 where a health gate stopped the run, and 130 after Ctrl-C, each said in one
+        line.
     """
     quiet()
 
@@ -47,16 +48,17 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
 
             return run_ranks(ranks, [*command, *sys.argv[1:]])
         from pivotrl.rollout.plan import RefitError
+        from pivotrl.telemetry.health import HealthStop
 
         try:
             work()
-        except (ValueError, OSError, RefitError) as error:
+        except (ValueError, OSError, RefitError, HealthStop) as error:
             rank = os.environ.get("RANK", "0")
             if rank != "0":
                 # The launcher ends every rank when the first one fails: let rank 0, which mostly knows the same, speak.
                 time.sleep(_RANK_0_SPEAKS_SECONDS)
             print(f"{name}: {error}" + (f" (rank {rank})" if rank != "0" else ""), file=sys.stderr, flush=True)
-            return 1 if isinstance(error, RefitError) else 2
+            return {RefitError: 1, HealthStop: 3}.get(type(error), 2)
         return 0
 
     try:

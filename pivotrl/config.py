@@ -16,6 +16,7 @@ from pivotrl.policy.config import CheckpointConfig, ModelConfig, OptimizerConfig
 from pivotrl.rollout.config import RolloutConfig
 from pivotrl.schema import Section
 from pivotrl.telemetry.config import TelemetryConfig
+from pivotrl.telemetry.health_config import HealthConfig
 from pivotrl.trajectories.config import TrajectoriesConfig
 from pivotrl.verifiers.base import VerifierConfig
 
@@ -42,6 +43,7 @@ class RunConfig(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    health: HealthConfig = HealthConfig()
 
     @model_validator(mode="after")
     def _leaves_room_for_a_prompt(self) -> "RunConfig":

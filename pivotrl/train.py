@@ -27,6 +27,7 @@ def train(session: "Session") -> None:
     Raises:
         ValueError: the run folder has no pivots, or a checkpoint cannot be read.
         RefitError: after a step, the engine's weights were not the policy's.
+        HealthStop: a gate of `health` stopped the run, which is saved.
     """
     from pivotrl import collect
     from pivotrl.cluster.attempt import Attempt
@@ -35,7 +36,9 @@ def train(session: "Session") -> None:
     from pivotrl.policy.checkpoint import Checkpoints, newest
     from pivotrl.rollout.refit import refit
     from pivotrl.telemetry.closing import closing_words
-    from pivotrl.telemetry.metrics import MetricsWriter, PhaseTimer
+    from pivotrl.telemetry.health import Health
+    from pivotrl.telemetry.metrics import MetricsWriter
+    from pivotrl.telemetry.observer import Observer
     from pivotrl.trajectories.store import write_json
 
     config, policy, engine, rank = session.config, session.policy, session.engine, session.world.rank
@@ -52,9 +55,13 @@ def train(session: "Session") -> None:
             for line in verifier_change.warnings(config, newest(run / "checkpoints")):
                 print(line, flush=True)
             save_config(config, run / "config.yaml")
-        with MetricsWriter(run, config.telemetry, rank, start, steps) as writer:
+        health = Health(run, config, session.world, start)
+        with (
+            MetricsWriter(run, config.telemetry, rank, start, steps) as writer,
+            Observer(run, config.telemetry, session.world) as observer,
+        ):
             for step in range(start, steps):
-                timer = PhaseTimer()
+                timer = observer.begin(step)
                 with timer.phase("rollout"):
                     policy.sleep()  # until its next update; it is awake where a checkpoint is written
                     pivots = sampler.batch(step)
@@ -75,7 +82,11 @@ def train(session: "Session") -> None:
                     write_json(run / "examples.json", collect.examples(session, groups))
                 seconds = timer.with_total()
                 proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
-                writer.write(step, collect.describe(groups, seconds) | collect.summarise(learned) | proved, seconds)
+                metrics = collect.describe(groups, seconds) | collect.summarise(learned) | proved | observer.end(timer)
+                writer.write(step, metrics, seconds)
+                if stop := health.check(step, metrics):
+                    checkpoints.save_now(step + 1)
+                    raise stop
                 if stopping:
                     break
     stopped = attempt.end()

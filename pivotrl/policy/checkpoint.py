@@ -50,6 +50,7 @@ class Checkpoints:
         self._lock: FolderLock | None = None
         self._rewards: list[float] = []
         self._pending: Pending | None = None
+        self._saved: int | None = None
 
     def __enter__(self) -> Self:
         """Lock the folder, and remove what a killed run left unfinished in it.
@@ -148,10 +149,18 @@ class Checkpoints:
         if last:
             self.finish()
 
+    def save_now(self, step: int) -> None:
+        """Save after `step` finished steps where that is not done yet, and wait until it counts: for a run that is
+        about to end. Raises as `save_if_due`."""
+        if self._saved != step:
+            self.save(step)
+        self.finish()
+
     def save(self, step: int) -> None:
         """Save after `step` finished steps; with `checkpoint.background` it counts only after `finish`. Raises as
         `save_if_due`."""
         self.finish()
+        self._saved = step
         policy, world = self._policy, self._world
         partial = on_first(world, lambda: checkpoint_rotation.start(self._folder, step))
         steps = together(world.object_group, lambda: get_step(policy.optimizer))

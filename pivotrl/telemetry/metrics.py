@@ -6,10 +6,10 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pivotrl.telemetry.config import TelemetryConfig
 from pivotrl.telemetry.progress import format_seconds
@@ -28,23 +28,40 @@ TERMINAL_METRICS = {
 """Metric -> (its name on the terminal line, its format)."""
 
 
+class Span(NamedTuple):
+    """One time that a phase ran."""
+
+    name: str
+    began: float
+    """Seconds since the epoch."""
+    seconds: float
+
+
 class PhaseTimer:
     """Wall seconds of one step's phases. A phase entered twice adds up.
 
     Host clocks only: a phase that leaves work on the GPU is charged to the phase that waits for it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, step: int = 0, entered: Callable[[str], object] = lambda name: None) -> None:
+        """`entered` hears of each phase as it begins."""
+        self.step = step
         self.seconds: dict[str, float] = {}
+        self.spans: list[Span] = []
+        """Every phase in the order of their ends; a phase entered twice is there twice."""
+        self._entered = entered
         self._started = time.perf_counter()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
+        self._entered(name)
+        began, started = time.time(), time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+            elapsed = time.perf_counter() - started
+            self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
+            self.spans.append(Span(name, began, elapsed))
 
     def with_total(self) -> dict[str, float]:
         """Seconds per phase, and under "total" all that passed since this timer was made."""

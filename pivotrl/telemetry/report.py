@@ -23,6 +23,7 @@ def write_report(run_dir: str | Path, out_html: str | Path | None = None) -> Pat
     body = [
         f"<h1>PivotRL: {escape(run.name)}</h1>",
         sections.lead(run),
+        sections.health(run),
         sections.headline(run),
         sections.selection(run),
         curves(run),

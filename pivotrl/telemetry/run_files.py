@@ -25,10 +25,13 @@ class RunFiles:
     """`examples.json`: [{"id", "prompt", "expert", "failing", "succeeding"}], each text or JSON."""
     config: str = ""
     """`config.yaml`, as it was written."""
+    health: list[dict[str, Any]] = field(default_factory=list)
+    """`health.jsonl`: what the health gates said; a run in which none spoke has no such file."""
     missing: list[str] = field(default_factory=list)
     """One sentence for each file that is not shown, with the reason."""
 
 
+HEALTH_FILE = "health.jsonl"
 CONTENTS = {
     "evaluation.json": "the base model against the trained one",
     METRICS_FILE: "the curves over steps",
@@ -58,6 +61,8 @@ def read_run(run_dir: str | Path) -> RunFiles:
     run.config = _read(run, folder, "config.yaml", str) or ""
     if len(run.missing) == len(CONTENTS):
         raise ValueError(f"{folder}: holds none of {', '.join(CONTENTS)}; give the folder of a run")
+    if (folder / HEALTH_FILE).exists():
+        run.health = _read(run, folder, HEALTH_FILE, list) or []
     return run
 
 
@@ -68,7 +73,7 @@ def _read(run: RunFiles, folder: Path, name: str, kind: type) -> Any:
             raise ValueError("is not there")
         if kind is str:
             value: Any = path.read_text(encoding="utf-8", errors="backslashreplace")
-        elif name == METRICS_FILE:
+        elif name in (METRICS_FILE, HEALTH_FILE):
             value = read_metrics(path)
         else:
             value = json.loads(path.read_bytes())
@@ -76,7 +81,8 @@ def _read(run: RunFiles, folder: Path, name: str, kind: type) -> Any:
             raise ValueError(f"holds a {type(value).__name__} where a {kind.__name__} belongs")
         return value
     except (ValueError, OSError, RecursionError) as error:
-        run.missing.append(f"{CONTENTS[name][0].upper()}{CONTENTS[name][1:]}: {name} {_reason(error, path)}.")
+        words = CONTENTS.get(name, "what the health gates said")
+        run.missing.append(f"{words[0].upper()}{words[1:]}: {name} {_reason(error, path)}.")
         return None
 
 

@@ -11,6 +11,7 @@ from pivotrl.telemetry.run_files import RunFiles
 
 NUM_EXAMPLES = 12
 NUM_TOOLS = 20
+NUM_EVENTS = 30
 SHOWN_ABOVE = {"evaluation", "selection"}
 """Parts of summary.json that have sections of their own."""
 OUTCOMES = {
@@ -65,6 +66,26 @@ def headline(run: RunFiles) -> str:
         '<h2>Before and after</h2><div class="grid">'
         + "".join(cards)
         + f'</div><div class="card">{table(head, rows, {1, 2, 3})}</div>{note}'
+    )
+
+
+def health(run: RunFiles) -> str:
+    """What the health gates said, the newest first; nothing where none spoke."""
+    rows = []
+    for event in reversed(run.health[-NUM_EVENTS:]):
+        said, remedy = (escape(event.get(key, "")) for key in ("said", "remedy"))
+        tone = "down" if event.get("action") == "stop" else ""
+        gate = f'<span class="tag {tone}">{escape(event.get("gate", ""))}</span>'
+        since = event.get("since")
+        since = number(since + 1) if _is_share(since) else ""
+        rows.append([number(event["step"] + 1), gate, f'{said}<div class="soft">{remedy}</div>', since])
+    if not rows:
+        return ""
+    more = f'<p class="soft">and {len(run.health) - NUM_EVENTS} before</p>' if len(run.health) > NUM_EVENTS else ""
+    return (
+        "<h2>Health</h2><p>Where a figure left the bounds of section <code>health</code> of the configuration; one that "
+        "stays out is told at its 1st, 2nd, 4th, 8th ... step. A red gate stopped the run.</p>"
+        f'<div class="card">{table(["step", "gate", "", "since step"], rows, {0, 3})}{more}</div>'
     )
 
 
