@@ -6,7 +6,7 @@ from pivotrl.schema import Section
 
 
 class TelemetryConfig(Section):
-    """Section `telemetry` of a run. `metrics.jsonl`, `heartbeat.json` and one terminal line a step are always written."""
+    """Section `telemetry` of a run. `metrics.jsonl`, `heartbeat.json` and one terminal line a step are always there."""
 
     tensorboard: bool = True
     """Write TensorBoard event files to `tensorboard/` in the run folder."""

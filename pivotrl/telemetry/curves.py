@@ -46,6 +46,15 @@ CURVES = (
     ),
     Curve("Action length", ("response_length",), 0.0, None, "Tokens of a sampled action, mean."),
     Curve("Cut off", ("cut_off_share",), 0.0, None, "Share of actions that hit the token limit."),
+    Curve(
+        "GPUs at work",
+        ("gpu.utilisation", "gpu.utilisation_least"),
+        0.0,
+        1.0,
+        "Share of the time that a kernel ran: mean over the GPUs, and the GPU that worked least.",
+    ),
+    Curve("GPU memory", ("gpu.memory_gib",), 0.0, None, "GiB of the fullest GPU."),
+    Curve("GPUs throttled", ("gpu.throttled",), 0.0, None, "GPUs whose clock was held down by heat or power."),
     Curve("Speed", ("tokens_per_second",), 0.0, None, "Prompt and sampled tokens a second over the whole step."),
 )
 

@@ -83,8 +83,8 @@ def health(run: RunFiles) -> str:
         return ""
     more = f'<p class="soft">and {len(run.health) - NUM_EVENTS} before</p>' if len(run.health) > NUM_EVENTS else ""
     return (
-        "<h2>Health</h2><p>Where a figure left the bounds of section <code>health</code> of the configuration; one that "
-        "stays out is told at its 1st, 2nd, 4th, 8th ... step. A red gate stopped the run.</p>"
+        "<h2>Health</h2><p>Where a figure left the bounds of section <code>health</code> of the configuration; one "
+        "that stays out is told at its 1st, 2nd, 4th, 8th ... step. A red gate stopped the run.</p>"
         f'<div class="card">{table(["step", "gate", "", "since step"], rows, {0, 3})}{more}</div>'
     )
 
