@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch.distributed as dist
 from pivotrl.objective.advantage import group_advantages
 from pivotrl.pivots.reasons import ReasonTally
 from pivotrl.policy import packing
+from pivotrl.rollout import bank
 from pivotrl.rollout.records import Request, Sample
 from pivotrl.session import Session
 from pivotrl.trajectories.ids import stable_hash
@@ -33,23 +35,25 @@ class Group:
 def sample(session: Session, pivots: Sequence[Pivot], step: int) -> list[list[Sample]]:
     """`training.group_size` actions at each pivot from the engine's weights, on every rank (collective).
 
-    Each request's seed follows from the run's seed, the step and the pivot's id, so a resumed run draws the same.
+    Each request's seed follows from the run's seed, the step and the pivot's id, so a resumed run draws the same; with
+    `rollout.bank` it takes what a killed one had finished.
     """
     config = session.config
-    return session.engine.generate_all(
-        [
-            Request(
-                prompt_ids=pivot.prompt_ids,
-                n=config.training.group_size,
-                seed=stable_hash("train", config.seed, step, pivot.id) % 2**31,
-                temperature=config.rollout.temperature,
-                top_p=config.rollout.top_p,
-                max_tokens=config.rollout.max_new_tokens,
-                routes=config.training.router_replay == "engine",
-            )
-            for pivot in pivots
-        ]
-    )
+    requests = [
+        Request(
+            prompt_ids=pivot.prompt_ids,
+            n=config.training.group_size,
+            seed=stable_hash("train", config.seed, step, pivot.id) % 2**31,
+            temperature=config.rollout.temperature,
+            top_p=config.rollout.top_p,
+            max_tokens=config.rollout.max_new_tokens,
+            routes=config.training.router_replay == "engine",
+        )
+        for pivot in pivots
+    ]
+    if not config.rollout.bank:
+        return session.engine.generate_all(requests)
+    return bank.generate(session.engine, requests, Path(config.output) / bank.BANK_FOLDER, step)
 
 
 def judge(session: Session, pivots: Sequence[Pivot], samples: Sequence[list[Sample]]) -> list[Group]:

@@ -34,6 +34,8 @@ def train(session: "Session") -> None:
     from pivotrl.config import save_config
     from pivotrl.pivots import verifier_change
     from pivotrl.policy.checkpoint import Checkpoints, newest
+    from pivotrl.policy.checkpoint_rotation import step_of
+    from pivotrl.rollout import bank
     from pivotrl.rollout.refit import refit
     from pivotrl.telemetry.closing import closing_words
     from pivotrl.telemetry.health import Health
@@ -78,6 +80,8 @@ def train(session: "Session") -> None:
                     stopping = attempt.ends_after(step + 1)
                     reward = fmean(reward for group in groups for reward in group.rewards)
                     checkpoints.save_if_due(step + 1, reward, stopping)
+                    if rank == 0 and (covered := newest(run / "checkpoints")):
+                        bank.forget_before(run / bank.BANK_FOLDER, step_of(covered))
                 if step == 0 and rank == 0:
                     write_json(run / "examples.json", collect.examples(session, groups))
                 seconds = timer.with_total()

@@ -20,6 +20,10 @@ class RolloutConfig(Section):
     """Key-value cache of each rank, in GiB. On a GPU, what is left beside the policy; on a CPU, 1 to 4."""
     max_num_seqs: int = Field(256, ge=1)
     """Sequences that one engine decodes at the same time."""
+    bank: bool = True
+    """Keep each finished group of a step in `bank/` in the run folder until a checkpoint holds the step's update: a run
+    that is killed in the middle of a long rollout then samples only what was not done. The folder must be one that all
+    ranks share, or rank 0 finds its own groups only."""
     tool_parser: str = "hermes"
     """vLLM's tool parser for the model's tool-call markup: hermes for Qwen, or any name that vLLM registers."""
     reasoning_parser: str | None = None

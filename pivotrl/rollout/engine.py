@@ -50,6 +50,8 @@ class Engine:
         self.device_kind = device.current().kind
         self.refit_route: Any = None
         """What `refit` made for this engine at its first call."""
+        self.weights = ""
+        """A name of the weights that the last `refit` left here: `proof.fingerprint`."""
         self.rank, self.world_size, self.object_group = _join(world, device.current().backend)
         check_engine(config, self.model_path, self.world_size)
         self.engine_index, self.engines = self.rank // config.tensor, self.world_size // config.tensor
@@ -94,17 +96,19 @@ class Engine:
             "max_num_batched_tokens": max(_MIN_BATCHED_TOKENS, self.config.max_model_len),
         }
 
-    def generate(self, requests: Sequence[Request]) -> list[list[Sample]]:
+    def generate(
+        self, requests: Sequence[Request], finished: generation.Finished | None = None
+    ) -> list[list[Sample]]:
         """Samples of each request, in order, by this rank's engine alone (collective over the engine's ranks).
 
-        The same requests after `reset_prefix_cache` give the same tokens.
+        The same requests after `reset_prefix_cache` give the same tokens. `finished` is as in `generation.run`.
 
         Raises:
             ValueError: as `checks.check_requests`, before anything is sampled.
         """
         check_requests(requests, self.config.max_model_len)
         with environment.uncompiled(self.device_kind):
-            return generation.run(self.llm.llm_engine, requests)
+            return generation.run(self.llm.llm_engine, requests, finished)
 
     def score(self, token_ids: list[int]) -> Tensor:
         """Log-prob of every token after the first, given those before it: float32 [len(token_ids) - 1] on the CPU
@@ -120,18 +124,23 @@ class Engine:
             (output,) = self.llm.generate([{"prompt_token_ids": token_ids}], params, use_tqdm=False)
         return torch.tensor(output.prompt_logprobs.logprobs, dtype=torch.float32)
 
-    def generate_all(self, requests: Sequence[Request]) -> list[list[Sample]]:
+    def generate_all(
+        self, requests: Sequence[Request], finished: generation.Finished | None = None
+    ) -> list[list[Sample]]:
         """Samples of each request, in order, on every rank (collective over the world).
 
         Args:
             requests: the same list on every rank; each engine takes a share of about equal work.
+            finished: hears on each rank of its own engine's requests as they are done; see `generation.run`.
 
         Raises:
             ValueError: as `generate`, on every rank.
         """
         check_requests(requests, self.config.max_model_len)
         shares = split_requests(requests, self.engines)
-        mine = self.generate([requests[index] for index in shares[self.engine_index]])
+        share = shares[self.engine_index]
+        heard = None if finished is None else lambda number, samples: finished(share[number], samples)
+        mine = self.generate([requests[index] for index in share], heard)
         if self.world_size == 1:
             parts = [mine]
         else:

@@ -6,7 +6,7 @@ what training asks for beyond plain sampling (a seed of its own for every sequen
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -17,14 +17,17 @@ from pivotrl.rollout.records import Request, Sample
 from pivotrl.rollout.split import engine_seed
 
 _serial = itertools.count()
+Finished = Callable[[int, list[Sample]], None]
+"""Hears the number of a request and its samples."""
 
 
 class _Sequence:
     """One sample while it grows."""
 
-    __slots__ = ("finish", "logprobs", "routes", "token_ids")
+    __slots__ = ("finish", "group", "logprobs", "routes", "token_ids")
 
-    def __init__(self) -> None:
+    def __init__(self, group: int) -> None:
+        self.group = group
         self.token_ids: list[int] = []
         self.logprobs: list[np.ndarray] = []
         self.routes: list[np.ndarray] = []
@@ -36,12 +39,14 @@ class _Sequence:
         return Sample(self.token_ids, logprobs, self.finish, routes)
 
 
-def run(engine: Any, requests: Sequence[Request]) -> list[list[Sample]]:
+def run(engine: Any, requests: Sequence[Request], finished: Finished | None = None) -> list[list[Sample]]:
     """Sample all requests and wait for the last.
 
     Args:
         engine: vLLM's `LLMEngine` with an in-process core.
         requests: prompts that fit the model's length with their `max_tokens`.
+        finished: hears of each request when its last sample is done, while others go on. It holds up the engine, and
+            must not touch it.
 
     Returns:
         The samples of each request, in order.
@@ -49,14 +54,17 @@ def run(engine: Any, requests: Sequence[Request]) -> list[list[Sample]]:
     core = engine.engine_core
     groups: list[list[_Sequence]] = []
     growing: dict[str, _Sequence] = {}
+    results: list[list[Sample]] = [[] for _ in requests]
+    left: list[int] = []
     try:
-        for request in requests:
+        for number, request in enumerate(requests):
             group = []
             for core_request in _core_requests(engine, request):
-                growing[core_request.request_id] = sequence = _Sequence()
+                growing[core_request.request_id] = sequence = _Sequence(number)
                 group.append(sequence)
                 core.add_request(core_request)
             groups.append(group)
+            left.append(len(group))
         while growing:
             for output in core.get_output().outputs:
                 sequence = growing[output.request_id]
@@ -67,13 +75,23 @@ def run(engine: Any, requests: Sequence[Request]) -> list[list[Sample]]:
                 if output.finish_reason is not None:
                     sequence.finish = str(output.finish_reason)
                     del growing[output.request_id]
+                    number = sequence.group
+                    left[number] -= 1
+                    if not left[number]:
+                        results[number] = _samples(requests[number], groups[number])
+                        if finished is not None:
+                            finished(number, results[number])
     finally:
         core.abort_requests(list(growing))
-    results = [_samples(request, group) for request, group in zip(requests, groups, strict=True)]
-    return [samples * request.n if _is_greedy(request) else samples for request, samples in zip(requests, results)]
+    return results
 
 
 def _samples(request: Request, group: list[_Sequence]) -> list[Sample]:
+    samples = _each(request, group)
+    return samples * request.n if _is_greedy(request) else samples
+
+
+def _each(request: Request, group: list[_Sequence]) -> list[Sample]:
     if not request.routes:
         return [sequence.sample(None) for sequence in group]
     prompt, rows = len(request.prompt_ids), []

@@ -1,5 +1,6 @@
 """Did the weights arrive? A manifest that both sides and all ranks agree on, and a canary that both sides score."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,11 @@ def checksum(tensor: Tensor) -> int:
         tensor: float32, bfloat16 or float16, of any layout.
     """
     return int(tensor.contiguous().view(_BITS[tensor.element_size()]).sum(dtype=torch.int64))
+
+
+def fingerprint(sums: Mapping[str, int]) -> str:
+    """A name of all weights, from their checksums by tensor."""
+    return hashlib.sha256(repr(sorted(sums.items())).encode("utf-8")).hexdigest()[:32]
 
 
 def canary_ids(length: int, vocabulary: int) -> list[int]:

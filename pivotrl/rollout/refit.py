@@ -68,6 +68,7 @@ def refit(policy: WeightSource, engine: Engine) -> RefitReport:
         engine.refit_route = _make_route(policy, engine)
     with torch.no_grad():
         sums, moved = _move(policy, engine.refit_route)
+    engine.weights = proof.fingerprint(sums)
     engine.reset_prefix_cache()
     moved_at = time.perf_counter()
     error = prove(policy, engine, sums)
