@@ -96,9 +96,7 @@ class Engine:
             "max_num_batched_tokens": max(_MIN_BATCHED_TOKENS, self.config.max_model_len),
         }
 
-    def generate(
-        self, requests: Sequence[Request], finished: generation.Finished | None = None
-    ) -> list[list[Sample]]:
+    def generate(self, requests: Sequence[Request], finished: generation.Finished | None = None) -> list[list[Sample]]:
         """Samples of each request, in order, by this rank's engine alone (collective over the engine's ranks).
 
         The same requests after `reset_prefix_cache` give the same tokens. `finished` is as in `generation.run`.

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from pivotrl.policy import parallel
 from pivotrl.policy.checkpoint import Checkpoints
 from pivotrl.policy.checkpoint_state import norms
 from pivotrl.policy.memory import gradient_buffers
@@ -39,6 +40,7 @@ def main() -> None:
     expected = [straight.train_step(batch(0), 0), straight.train_step(batch(1), 1)]
     end = weights(straight)
 
+    parallel.destroy()
     policy = make(model, run, case)
     good = policy.train_step(batch(0), 0)
     assert good == expected[0] and good["updates_left_out"] == 0
