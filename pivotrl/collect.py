@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
+from pivotrl.judging import Judging
 from pivotrl.objective.advantage import group_advantages
 from pivotrl.pivots.reasons import ReasonTally
+from pivotrl.pivots.sampler import PivotSampler
 from pivotrl.policy import packing
+from pivotrl.policy.config import TrainingConfig
 from pivotrl.rollout import bank
 from pivotrl.rollout.records import Request, Sample
 from pivotrl.session import Session
+from pivotrl.telemetry.metrics import PhaseTimer
 from pivotrl.trajectories.ids import stable_hash
 from pivotrl.trajectories.records import Pivot
 
@@ -32,18 +35,36 @@ class Group:
         return min(self.rewards) < max(self.rewards)
 
 
-def sample(session: Session, pivots: Sequence[Pivot], step: int) -> list[list[Sample]]:
+def experience(session: Session, sampler: PivotSampler, step: int, timer: PhaseTimer) -> list[Group]:
+    """All groups that a step samples, with their verdicts (collective): of one batch of pivots or, with
+    `training.dynamic_sampling`, of as many as it takes."""
+    groups: list[Group] = []
+    for draw in range(sampler.rounds):
+        with timer.phase("rollout"):
+            pivots = sampler.batch(step, draw)
+            with Judging(session, [pivot.turn for pivot in pivots]) as judging:
+                samples = sample(session, pivots, step, draw, judging)
+        with timer.phase("verify"):
+            groups += judge(judging, pivots, samples)
+        if sum(group.has_signal for group in groups) >= session.config.training.pivots_per_step:
+            break
+    return groups
+
+
+def sample(session: Session, pivots: Sequence[Pivot], step: int, draw: int, judging: Judging) -> list[list[Sample]]:
     """`training.group_size` actions at each pivot from the engine's weights, on every rank (collective).
 
-    Each request's seed follows from the run's seed, the step and the pivot's id, so a resumed run draws the same; with
-    `rollout.bank` it takes what a killed one had finished.
+    Each request's seed follows from the run's seed, the step, the pivot's id and the draw, so a resumed run draws the
+    same; with `rollout.bank` it takes what a killed one had finished. `judging` hears of this rank's groups as they are
+    done.
     """
     config = session.config
+    again = [draw] if draw else []  # a pivot may come twice in a step
     requests = [
         Request(
             prompt_ids=pivot.prompt_ids,
             n=config.training.group_size,
-            seed=stable_hash("train", config.seed, step, pivot.id) % 2**31,
+            seed=stable_hash("train", config.seed, step, pivot.id, *again) % 2**31,
             temperature=config.rollout.temperature,
             top_p=config.rollout.top_p,
             max_tokens=config.rollout.max_new_tokens,
@@ -52,24 +73,34 @@ def sample(session: Session, pivots: Sequence[Pivot], step: int) -> list[list[Sa
         for pivot in pivots
     ]
     if not config.rollout.bank:
-        return session.engine.generate_all(requests)
-    return bank.generate(session.engine, requests, Path(config.output) / bank.BANK_FOLDER, step)
+        return session.engine.generate_all(requests, judging.hear)
+    return bank.generate(session.engine, requests, Path(config.output) / bank.BANK_FOLDER, step, judging.hear)
 
 
-def judge(session: Session, pivots: Sequence[Pivot], samples: Sequence[list[Sample]]) -> list[Group]:
-    """Verdicts of every sample on every rank; each rank judges its share of the groups (collective)."""
-    rank, world_size = session.world.rank, session.world.world_size
-    turns = [pivot.turn for pivot in pivots]
-    mine = session.scorer.verdicts(turns[rank::world_size], samples[rank::world_size])
-    shares: list[Any] = [mine]
-    if world_size > 1:
-        shares = [None] * world_size
-        dist.all_gather_object(shares, mine, group=session.world.object_group)
-    groups = []
-    for index, (pivot, group) in enumerate(zip(pivots, samples, strict=True)):
-        verdicts = shares[index % world_size][index // world_size]
-        groups.append(Group(pivot, group, [v.reward for v in verdicts], [v.reason for v in verdicts]))
-    return groups
+def judge(judging: Judging, pivots: Sequence[Pivot], samples: Sequence[list[Sample]]) -> list[Group]:
+    """The groups with the verdicts of every sample, on every rank (collective)."""
+    return [
+        Group(pivot, group, [verdict.reward for verdict in row], [verdict.reason for verdict in row])
+        for pivot, group, row in zip(pivots, samples, judging.verdicts(samples), strict=True)
+    ]
+
+
+def chosen(training: TrainingConfig, groups: Sequence[Group]) -> list[Group]:
+    """The groups that a step trains on: all; with `training.dynamic_sampling`, the first `pivots_per_step` that carry a
+    signal and, where the draws ran out, the first of the others, which only count in the denominator. The order of
+    draws knows nothing of rewards."""
+    if not training.dynamic_sampling:
+        return list(groups)
+    return sorted(groups, key=lambda group: not group.has_signal)[: training.pivots_per_step]
+
+
+def cost_of_draws(training: TrainingConfig, groups: Sequence[Group]) -> dict[str, float]:
+    """With `training.dynamic_sampling`, how many batches a step drew, and the share of its groups that it did not train
+    on."""
+    if not training.dynamic_sampling:
+        return {}
+    used = training.pivots_per_step
+    return {"draws": len(groups) / used, "unused_share": 1 - used / len(groups)}
 
 
 def make_batch(session: Session, groups: Sequence[Group]) -> list[packing.Sample]:
@@ -90,7 +121,7 @@ def describe(groups: Sequence[Group], seconds: Mapping[str, float]) -> dict[str,
     each reason of a verdict its share (`reason.<key>`) and the mean reward of these verdicts (`reward.<key>`).
 
     Args:
-        groups: the step's groups.
+        groups: all that the step sampled.
         seconds: wall seconds of its phases; `rollout` and `total` are read.
     """
     samples = [item for group in groups for item in group.samples]

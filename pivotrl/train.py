@@ -64,13 +64,9 @@ def train(session: "Session") -> None:
         ):
             for step in range(start, steps):
                 timer = observer.begin(step)
-                with timer.phase("rollout"):
-                    policy.sleep()  # until its next update; it is awake where a checkpoint is written
-                    pivots = sampler.batch(step)
-                    samples = collect.sample(session, pivots, step)
-                with timer.phase("verify"):
-                    groups = collect.judge(session, pivots, samples)
-                    batch = collect.make_batch(session, groups)
+                policy.sleep()  # until its next update; it is awake where a checkpoint is written
+                groups = collect.experience(session, sampler, step, timer)
+                batch = collect.make_batch(session, collect.chosen(config.training, groups))
                 with timer.phase("train"):
                     policy.wake()
                     learned = policy.train_step(batch, step)
@@ -86,7 +82,8 @@ def train(session: "Session") -> None:
                     write_json(run / "examples.json", collect.examples(session, groups))
                 seconds = timer.with_total()
                 proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
-                metrics = collect.describe(groups, seconds) | collect.summarise(learned) | proved | observer.end(timer)
+                described = collect.describe(groups, seconds) | collect.cost_of_draws(config.training, groups)
+                metrics = described | collect.summarise(learned) | proved | observer.end(timer)
                 writer.write(step, metrics, seconds)
                 if stop := health.check(step, metrics):
                     checkpoints.save_now(step + 1)
@@ -108,7 +105,8 @@ def sampler_of(config: "RunConfig") -> "PivotSampler":
     pivots = PivotFile(folder / "pivots.jsonl")
     if not pivots:
         raise ValueError(why_no_pivots(folder))
-    return PivotSampler(pivots, config.training.pivots_per_step, config.seed)
+    training = config.training
+    return PivotSampler(pivots, training.pivots_per_step, config.seed, 1 + training.dynamic_sampling)
 
 
 def main() -> int:

@@ -41,6 +41,11 @@ class Scorer:
         verifier = self._pools.verifier(row_config(self._config, turn.verifier))
         verifier.verify(self._attempt(turn, []), turn.verifier.get("params"))
 
+    def judges_apart(self, turn: Turn) -> bool:
+        """Whether the turn's verifier works in processes of its own, and so beside an engine that samples."""
+        config = row_config(self._config, turn.verifier)
+        return config.workers > 0 and self._pools.verifier(config).in_pool
+
     def verdicts(self, turns: Sequence[Turn], groups: Sequence[Sequence["Sample"]]) -> list[list[Verdict]]:
         """Judge a group of completions at each turn, whatever the model wrote.
 

@@ -116,6 +116,10 @@ class TrainingConfig(Section):
     """Which experts a token goes to in the updates of a batch. `none`: the router chooses anew. `trainer`: those of the
     pass for the old log-probs, so it does something where `updates_per_batch` is above 1. `engine`: those that the
     engine sent it to when it sampled, in that pass as well (GPUs only). The router keeps its gradient."""
+    dynamic_sampling: int = Field(0, ge=0)
+    """Further batches of pivots that a step may draw until `pivots_per_step` groups carry a signal (rewards that
+    differ); 0 trains on the first batch as it is. Only groups with a signal are then trained on, others where the draws
+    ran out: the loss is a mean over other groups than without it. `draws` and `unused_share` say what it cost."""
     offload: bool = False
     """Move gradients and the optimizer's state out of the way while the engine is awake."""
 

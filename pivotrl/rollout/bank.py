@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -41,7 +41,13 @@ def key_of(weights: str, request: Request) -> str:
     return hashlib.sha256(dumps(decides).encode("ascii")).hexdigest()[:32]
 
 
-def generate(engine: "Engine", requests: Sequence[Request], folder: Path, step: int) -> list[list[Sample]]:
+def generate(
+    engine: "Engine",
+    requests: Sequence[Request],
+    folder: Path,
+    step: int,
+    finished: Callable[[int, list[Sample]], None] = lambda number, samples: None,
+) -> list[list[Sample]]:
     """As `engine.generate_all`, where what the bank has is not sampled again (collective over the world).
 
     What was sampled before is bit for bit what it was. The rest is sampled from the same seeds, but in smaller batches,
@@ -50,6 +56,7 @@ def generate(engine: "Engine", requests: Sequence[Request], folder: Path, step: 
     Args:
         folder: `bank` in the run's folder; rank 0 reads all of it, and one rank of each engine writes.
         step: from 0.
+        finished: as in `engine.generate_all`; hears nothing of what the bank has.
 
     Raises:
         ValueError: on every rank, when all is sampled: a group could not be written.
@@ -76,6 +83,7 @@ def generate(engine: "Engine", requests: Sequence[Request], folder: Path, step: 
                 writer.append(keys[missing[number]], samples)
             except OSError as error:  # the other ranks sample on: they hear of it when they can
                 failures.append(error)
+        finished(missing[number], samples)
 
     def settle() -> None:
         writer.close()
