@@ -56,6 +56,7 @@ def main() -> None:
 
     with Checkpoints(policy, run) as checkpoints:
         checkpoints.save(1)
+        checkpoints.finish()
         written = (run / "step_000001" / "run.json").stat().st_mtime_ns
         checkpoints.save_now(1)
         assert (run / "step_000001" / "run.json").stat().st_mtime_ns == written, "saved once"
