@@ -86,8 +86,9 @@ class RefitGate(GateConfig):
 class HealthConfig(Section):
     window: int = Field(20, ge=2)
     """Steps that a running median looks back on, and first steps that count as the start of the run."""
-    finite: GateConfig = GateConfig()
-    """The loss and the gradient are finite numbers. An update that is not is never applied, whatever this is set to."""
+    finite: GateConfig = GateConfig(action="stop")
+    """The loss and the gradient are finite numbers. An update that is not is never applied, whatever this is set to;
+    with `warn` the run goes on with the next batch."""
     gap: GapGate = GapGate()
     """The sampler's log-probs are the trainer's."""
     canary: CanaryGate = CanaryGate()

@@ -72,7 +72,8 @@ def test_one_figure_out_of_bounds_is_one_line(late: dict, gate: str, fragments: 
     *before, events = judged(run_of(10, **late))
     assert not any(before)
     (event,) = events
-    assert event.gate == gate and event.action == "warn" and event.step == event.since == 10
+    assert event.gate == gate and event.action == ("stop" if gate == "finite" else "warn")
+    assert event.step == event.since == 10
     line = event.line()
     assert line.startswith(f"health.{gate}: ") and " at step 11; " in line and "\n" not in line
     for fragment in fragments:
