@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import torch
 import torch.distributed as dist
 
 from pivotrl.config import RunConfig

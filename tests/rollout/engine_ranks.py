@@ -9,6 +9,7 @@ import contextlib
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -88,6 +89,27 @@ def seeds(stand: Stand) -> None:
     same_prompt = [Request(stand.prompts[3], 8, seed, 1.0, 1.0, 24) for seed in range(4)]
     drawn = [tuple(one.token_ids) for samples in engine.generate_all(same_prompt) for one in samples]
     assert len(set(drawn)) == 32, "samples of one prompt repeat each other"
+
+
+def groups_are_heard_as_they_finish(stand: Stand) -> None:
+    """Every rank hears of its engine's requests, each once, before the last is done, and gets what the rest gives."""
+    engine, heard, running = stand.engine, [], []
+
+    def finished(number: int, samples: list) -> None:
+        heard.append((number, samples))
+        running.append(engine.llm.llm_engine.engine_core.engine_core.scheduler.has_unfinished_requests())
+
+    requests = [replace(one, max_tokens=4 * (index + 1)) for index, one in enumerate(stand.requests(n=2))]
+    engine.reset_prefix_cache()
+    results = engine.generate_all(requests, finished)
+    assert all(samples == results[number] for number, samples in heard)
+    assert any(running), "none was heard before the last was done"
+    numbers = sorted(number for number, _ in heard)
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, numbers)
+    assert sorted(number for mine in everyone[:: engine.config.tensor] for number in mine) == list(range(len(requests)))
+    engine.reset_prefix_cache()
+    assert engine.generate_all(requests) == results, "listening changes nothing"
 
 
 def every_rank_has_all(stand: Stand) -> None:

@@ -20,6 +20,7 @@ MOE = (
     "greedy",
     "sampled_log_probs",
     "seeds",
+    "groups_are_heard_as_they_finish",
     "every_rank_has_all",
     *REFIT,
     "moe_layout_corruption_stops_the_run",
