@@ -1,9 +1,9 @@
 """The rollout bank: finished groups of a step on disk, so that a killed step goes on where it stopped.
 
 `OUTPUT/bank/step_000012/rank_00003.jsonl` holds what one rank wrote, a line for each group, on disk when the group is
-done: {"sha256": of the rest, "group": {"key", "samples", ...}}. The key is a hash of the weights and of the request, so
-no group of other weights, of another prompt or of other sampling is ever taken. A line that a kill tore or a disk
-changed is left out, and its group is sampled again.
+done: {"sha256": of the group, "group": {"key", "finish", "tokens", "logprobs", ...}}. The key is a hash of the weights
+and of the request, so no group of other weights, of another prompt or of other sampling is ever taken. A line that a
+kill tore or a disk changed is left out, and its group is sampled again.
 """
 
 import base64
@@ -72,6 +72,7 @@ def generate(
         return engine.weights, found
 
     weights, found = together(engine.object_group, look if engine.rank == 0 else lambda: ("", {}))[0]
+    assert weights, "the engine's weights have no name before its first refit"
     keys = [key_of(weights, request) for request in requests]
     missing = [index for index, key in enumerate(keys) if key not in found]
     writer, writes = BankWriter(folder, step, engine.rank), engine.rank % engine.config.tensor == 0
