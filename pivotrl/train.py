@@ -69,8 +69,9 @@ def train(session: "Session") -> None:
                 if step == 0 and rank == 0:
                     write_json(run / "examples.json", collect.examples(session, groups))
                 seconds = timer.with_total()
-                proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
-                writer.write(step, collect.describe(groups, seconds) | collect.summarise(learned) | proved, seconds)
+                writer.write(
+                    step, collect.describe(groups, seconds) | collect.summarise(learned) | proof.metrics(), seconds
+                )
     if rank == 0:
         print(closing_words(run, start, steps), flush=True)
 
