@@ -85,7 +85,7 @@ def whole_tensors(folder: str, arch: Architecture) -> dict[str, torch.Tensor]:
 
 
 def flip_first():
-    """A `transport.send` that flips one bit of the first message that a rank sends, once it is summed and on its way."""
+    """A `transport.send` that flips one bit of the first message that a rank sends, after it was summed."""
     original, left = transport.send, [1]
 
     def send(operations: list) -> list:
