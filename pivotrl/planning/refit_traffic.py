@@ -1,9 +1,8 @@
 """What a refit moves, over which links, and the least that the links need for it. Names and shapes only."""
 
-import functools
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pivotrl.config import RunConfig
 from pivotrl.planning.hardware import Cluster
@@ -61,25 +60,6 @@ def traffic_of(arch: Architecture, plan: Transfers) -> Traffic:
     numbers = sum(math.prod(shape) for shape in shapes.values())
     busiest = {link: max([0, *sent[link].values(), *received[link].values()]) for link in LINKS}
     return Traffic(len(shapes), numbers * plan.itemsize, {link: total[link] for link in LINKS}, busiest)
-
-
-@functools.cache
-def estimated_busiest(
-    arch: Architecture, parallel: tuple[int, ...], engine: EngineLayout, ranks: int, per_node: int, itemsize: int
-) -> dict[Link, float]:
-    """`Traffic.busiest`, by a straight line through models of one and of two layers a chunk: every layer is alike.
-
-    Args:
-        parallel: tensor, pipeline, expert, expert_tensor and virtual_pipeline.
-    """
-    names = ("tensor", "pipeline", "expert", "expert_tensor", "virtual_pipeline")
-    config = ParallelConfig(**dict(zip(names, parallel, strict=True)))
-    runs = config.pipeline * config.virtual_pipeline
-    one, two = (
-        traffic_of(small, transfers_of(small, config, engine, ranks, per_node, itemsize)).busiest
-        for small in (replace(arch, layers=runs), replace(arch, layers=2 * runs))
-    )
-    return {link: one[link] + (two[link] - one[link]) * (arch.layers / runs - 1) for link in LINKS}
 
 
 def text(config: RunConfig, arch: Architecture, cluster: Cluster) -> str:

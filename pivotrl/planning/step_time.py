@@ -11,12 +11,10 @@ from pivotrl.config import RunConfig
 from pivotrl.planning.assumptions import Assumptions
 from pivotrl.planning.flops import parameters, pass_flops
 from pivotrl.planning.hardware import Cluster
-from pivotrl.planning.refit_traffic import estimated_busiest
 from pivotrl.planning.shards import data_parallel, layout_at, shard_of
-from pivotrl.planning.static import element_size, optimizer_bytes, trainer_bytes
+from pivotrl.planning.static import element_size, engine_weight_bytes, optimizer_bytes, trainer_bytes
 from pivotrl.planning.workload import Lengths, Round, log_prob_passes, work_of
 from pivotrl.policy.architecture import Architecture
-from pivotrl.rollout.needs import EngineLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +64,13 @@ def log_prob_seconds(
 
 
 def refit_seconds(config: RunConfig, arch: Architecture, cluster: Cluster, assumed: Assumptions) -> float:
-    """What the busiest rank sends or receives over its links; every byte is packed, landed and summed at both ends
-    (five passes over them)."""
-    parallel, rollout = config.parallel, config.rollout
-    sizes = (
-        parallel.tensor,
-        parallel.pipeline,
-        parallel.expert,
-        parallel.expert_tensor,
-        parallel.virtual_pipeline,
-    )
-    busiest = estimated_busiest(
-        arch,
-        sizes,
-        EngineLayout(rollout.tensor, rollout.expert_parallel),
-        cluster.ranks,
-        cluster.gpus_per_node,
-        element_size(config.model.dtype),
-    )
-    links = max(busiest["node"] / cluster.gpu.nvlink, busiest["network"] / cluster.gpu.network)
-    return links / assumed.link_share + 5 * sum(busiest.values()) / cluster.gpu.hbm + assumed.refit_seconds
+    """An engine's part of the weights over the link to the ranks that own them, as if a rank owned none itself; every
+    byte is packed, landed and summed at both ends (five passes). `refit_traffic` has the plan itself."""
+    parallel = config.parallel
+    size = engine_weight_bytes(arch, config.rollout.tensor, element_size(config.model.dtype))
+    owners = max(parallel.tensor, parallel.expert * parallel.expert_tensor)
+    link = cluster.link(owners if parallel.pipeline == 1 else cluster.ranks)  # stages lie far apart
+    return size / (link * assumed.link_share) + 5 * size / cluster.gpu.hbm + assumed.refit_seconds
 
 
 def save_seconds(config: RunConfig, arch: Architecture, cluster: Cluster, assumed: Assumptions) -> float:
