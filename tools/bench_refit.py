@@ -1,11 +1,13 @@
 """Seconds of a refit with its proof beside a Hugging Face folder written and reloaded, and beside one plain copy.
 
-  torchrun --nproc-per-node 2 tools/bench_refit.py [--tensor 2] [--layers 8] [--repeats 5] [--work FOLDER]
+  torchrun --nproc-per-node 2 tools/bench_refit.py [--tensor 2] [--layers 12] [--repeats 5] [--work FOLDER]
 
 A random Qwen3-MoE (0.5 B parameters, bfloat16) lies in a trainer of TP2 x EP2 and goes to engines of 1 or 2 ranks.
 Reloading is told two ways: vLLM's `reload_weights`, which on a CPU leaves the experts unpacked, so that the engine then
-computes something else (tests/rollout has that as a test), and a new engine, which is right. The folder is what the policy's export writes on rank 0. What lands in the engine is compared bit for bit with that folder's tensors, as it lands. Extra memory
-is the peak of the process's resident memory during a refit less what it was before. Ratios are of medians in one run.
+computes something else (tests/rollout has that as a test), and a new engine, which is right. The folder is what the
+policy's export writes on rank 0. What lands in the engine is compared bit for bit with that folder's tensors, as it
+lands. Extra memory is the peak of the process's resident memory during a refit less what it was before. Ratios are of
+medians in one run.
 """
 
 import argparse
@@ -218,8 +220,8 @@ def run(arguments: argparse.Namespace, work: Path) -> None:
         print(f"  a new engine           {started:8.2f} s")
         print(f"one plain copy           {copied:8.2f} s")
         print(
-            f"folder and new engine / refit {(written + started) / seconds:.1f} (bar: 5), folder and reload_weights / refit "
-            f"{(written + reloaded) / seconds:.1f}, refit / copy {seconds / copied:.1f}"
+            f"folder and new engine / refit {(written + started) / seconds:.1f} (bar: 5), "
+            f"folder and reload_weights / refit {(written + reloaded) / seconds:.1f}, refit / copy {seconds / copied:.1f}"
         )
         print(f"not equal bit for bit: {sorted({name for names, _ in everyone for name in names}) or 'none'}")
         peak = max(extra for _, extra in everyone)
