@@ -221,7 +221,8 @@ def run(arguments: argparse.Namespace, work: Path) -> None:
         print(f"one plain copy           {copied:8.2f} s")
         print(
             f"folder and new engine / refit {(written + started) / seconds:.1f} (bar: 5), "
-            f"folder and reload_weights / refit {(written + reloaded) / seconds:.1f}, refit / copy {seconds / copied:.1f}"
+            f"folder and reload_weights / refit {(written + reloaded) / seconds:.1f}, "
+            f"refit / copy {seconds / copied:.1f}"
         )
         print(f"not equal bit for bit: {sorted({name for names, _ in everyone for name in names}) or 'none'}")
         peak = max(extra for _, extra in everyone)
