@@ -36,8 +36,8 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
         work: what one rank does.
 
     Returns:
-        The exit code: 0; 2 after a ValueError (a user's mistake) or where a package is missing, and 1 after a
-        RefitError, each said in one line.
+        The exit code: 0; 2 after a ValueError or an OSError (a user's mistake, or a full disk) or where a package is
+        missing, 1 after a RefitError, and 130 after Ctrl-C, each said in one line.
     """
     quiet()
 
@@ -50,16 +50,21 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
 
         try:
             work()
-        except (ValueError, RefitError) as error:
+        except (ValueError, OSError, RefitError) as error:
             rank = os.environ.get("RANK", "0")
             if rank != "0":
                 # The launcher ends every rank when the first one fails: let rank 0, which mostly knows the same, speak.
                 time.sleep(_RANK_0_SPEAKS_SECONDS)
             print(f"{name}: {error}" + (f" (rank {rank})" if rank != "0" else ""), file=sys.stderr, flush=True)
-            return 2 if isinstance(error, ValueError) else 1
+            return 1 if isinstance(error, RefitError) else 2
         return 0
 
-    return with_packages(name, on_this_rank)
+    try:
+        return with_packages(name, on_this_rank)
+    except KeyboardInterrupt:
+        if "RANK" not in os.environ:  # the one that started the ranks speaks for them
+            print(f"{name}: interrupted", file=sys.stderr, flush=True)
+        return 130
 
 
 def run_alone(name: str, work: Callable[[], None]) -> int:

@@ -27,10 +27,10 @@ _repr.maxstring = _repr.maxother = 120
 class RunConfig(Section):
     """Everything that decides a run. Each section is declared beside the code that uses it."""
 
-    output: str
+    output: str = Field(min_length=1)
     """Folder of the run: pivots, metrics, checkpoints, report."""
-    seed: int = Field(0, ge=0)
-    """Seed of splits, sampling and batch order."""
+    seed: int = Field(0, ge=0, le=2**32 - 1)
+    """Seed of splits, sampling and batch order; NumPy's generators, which vLLM seeds with it, take 32 bits."""
     model: ModelConfig
     parallel: ParallelConfig = ParallelConfig()
     trajectories: TrajectoriesConfig = TrajectoriesConfig()
@@ -55,12 +55,13 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _weighs_what_was_sampled(self) -> "RunConfig":
-        if self.objective.importance != "none" and self.rollout.temperature != 1:
-            raise ValueError(
-                f"objective.importance is {self.objective.importance}, and rollout.temperature is "
-                f"{self.rollout.temperature:g}: the engine reports log-probs at temperature 1 only; set one of the two "
-                "to none or 1"
-            )
+        for key, reported in (("temperature", "at temperature 1"), ("top_p", "of the whole distribution")):
+            value = getattr(self.rollout, key)
+            if self.objective.importance != "none" and value != 1:
+                raise ValueError(
+                    f"objective.importance is {self.objective.importance}, and rollout.{key} is {value:g}: the engine "
+                    f"reports log-probs {reported} only; set one of the two to none or 1"
+                )
         return self
 
 

@@ -101,6 +101,8 @@ def bomb(levels: int) -> str:
         ("seed: !!int x", ["'x' is not a value of tag:yaml.org,2002:int", "line 2"]),
         (f"seed: {'9' * 5000}", ["is not a value of tag:yaml.org,2002:int"]),
         (f"seed: {'x' * 100_000}", ["seed: found 'xxx"]),
+        ("seed: 4294967296", ["seed: found 4294967296", "4294967295"]),
+        ("seed: yes", ["seed: found True; write a number"]),
         ("optimizer: {lr: .inf}", ["optimizer.lr", "finite"]),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
@@ -151,7 +153,8 @@ def test_a_verifier_may_be_given_by_its_name_alone():
     assert short.name == "my_package.module:MyVerifier"
 
 
-def test_importance_weights_need_log_probs_at_the_sampling_temperature():
-    tree = {"output": "x", "model": {"path": "y"}, "objective": {"importance": "mask"}, "rollout": {"temperature": 0.7}}
-    with pytest.raises(ValueError, match=r"objective.importance is mask, and rollout.temperature is 0.7"):
-        parse_config(tree, "here")
+@pytest.mark.parametrize("key", ["temperature", "top_p"])
+def test_importance_weights_need_log_probs_of_what_was_sampled_from(key: str) -> None:
+    tree = {"output": "x", "model": {"path": "y"}, "objective": {"importance": "mask"}, "rollout": {key: 0.7}}
+    with pytest.raises(ValueError, match=rf"objective.importance is mask, and rollout.{key} is 0.7"):
+        parse_config(tree, "test")

@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pivotrl.command import with_packages
 
 VERIFY = "round trip of every byte, and logits against transformers"
+LARGEST_GIB = 1 << 20
 LIMIT = "It checks the map between the formats; a folder whose weights were damaged before passes as long as it loads."
 
 
@@ -90,8 +91,8 @@ def layout_of(arguments: argparse.Namespace) -> Any:
 def convert(arguments: argparse.Namespace) -> int:
     from pivotrl.policy import convert
 
-    if not arguments.shard_gib > 0:
-        raise ValueError(f"--shard-gib is {arguments.shard_gib}: write a size above 0")
+    if not 0 < arguments.shard_gib <= LARGEST_GIB:
+        raise ValueError(f"--shard-gib is {arguments.shard_gib}: write a size above 0, and at most {LARGEST_GIB}")
     convert.refuse_used(arguments.out)
     max_bytes = max(1, int(arguments.shard_gib * (1 << 30)))
     peak = PeakMemory()
@@ -137,6 +138,8 @@ def check_map(arguments: argparse.Namespace) -> int:
     from pivotrl.policy import map_check, parallel
     from pivotrl.policy.architecture import Architecture
 
+    if arguments.world < 1:
+        raise ValueError(f"--world is {arguments.world}: write 1 or more")
     arch = Architecture.from_hf(arguments.hf)
     parallel.check_layout(layout, arch, arguments.world)
     report = map_check.check_map(arch, layout, arguments.world)

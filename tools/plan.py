@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--refit", action="store_true", help="what a refit moves over which links, and nothing else")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()  # options may stand among the overrides
     fits = False
 
     def work() -> None:

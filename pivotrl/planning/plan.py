@@ -20,6 +20,9 @@ from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.parallel import check_layout
 from pivotrl.rollout.checks import check_engine_layout
 
+MOST_RANKS = 8_192
+MOST_SAMPLES = 32_768
+MOST_CACHE_GIB = 10_000
 _SHRINKS_WITH = {
     "weights": "parallel.expert, tensor or pipeline",
     "gradients": "parallel.expert, tensor or pipeline",
@@ -84,6 +87,7 @@ def check(config: RunConfig, arch: Architecture, ranks: int, lengths: Lengths) -
             f"model.dtype is {config.model.dtype}, and the plan knows the GPUs' bfloat16 rate only: "
             "add model.dtype=bfloat16"
         )
+    check_amounts(config, ranks)
     check_layout(config.parallel, arch, ranks)
     check_engine_layout(
         config.rollout,
@@ -101,6 +105,27 @@ def check(config: RunConfig, arch: Architecture, ranks: int, lengths: Lengths) -
             f"rollout.kv_cache_gib is {config.rollout.kv_cache_gib:g}, which holds {tokens:,} tokens, and one sequence "
             f"may have rollout.max_model_len {config.rollout.max_model_len:,}: raise the first, or lower the second"
         )
+
+
+def check_amounts(config: RunConfig, ranks: int) -> None:
+    """Stop where a number is far from any run's, and planning would take hours for it.
+
+    Raises:
+        ValueError: it names the key and both numbers.
+    """
+    training, cache = config.training, config.rollout.kv_cache_gib
+    samples = training.pivots_per_step * training.group_size
+    if ranks > MOST_RANKS:
+        raise ValueError(
+            f"--nodes and --gpus-per-node make {ranks:,} ranks, above the {MOST_RANKS:,} that can be planned"
+        )
+    if samples > MOST_SAMPLES:
+        raise ValueError(
+            f"training.pivots_per_step {training.pivots_per_step:,} x training.group_size {training.group_size:,} are "
+            f"{samples:,} samples a step, above the {MOST_SAMPLES:,} that can be planned: lower one of them"
+        )
+    if cache > MOST_CACHE_GIB:
+        raise ValueError(f"rollout.kv_cache_gib is {cache:g}, above the {MOST_CACHE_GIB:,} that any GPU has: lower it")
 
 
 def make_plan(

@@ -17,6 +17,8 @@ SUPPORTED = (
 
 _MOE = ("Qwen3MoeForCausalLM", "MixtralForCausalLM")
 _FULL = {"full_attention"}
+_LARGEST, _MOST_MLPS = 2**31 - 1, 1_000_000
+"""Far above any model's: the weights of a mistyped one would be listed for hours."""
 _DEFAULT_EPS = {"MixtralForCausalLM": 1e-5}
 """transformers' own where a config leaves the key out, other than 1e-6."""
 
@@ -65,6 +67,12 @@ class Architecture:
         return _Reader(Path(path) / "config.json").read()
 
 
+def first_difference(one: Architecture, other: Architecture) -> str:
+    """The first field in which two architectures differ; they do."""
+    name = next(name for name in Architecture.__slots__ if getattr(one, name) != getattr(other, name))
+    return f"{name} is {getattr(one, name)}, not {getattr(other, name)}"
+
+
 class _Reader(JsonObject):
     """One config.json of a model."""
 
@@ -86,9 +94,14 @@ class _Reader(JsonObject):
             raise self.wrong("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads, which is {heads}")
         rope_theta, rope_factor = self._rope(name)
         attention_bias = self.switch("attention_bias")
+        experts = self._experts(name) if name in _MOE else {}
+        layers = self.size("num_hidden_layers")
+        if layers * experts.get("experts", 1) > _MOST_MLPS:
+            beside = f" with num_experts {experts['experts']}" if experts else ""
+            raise self.wrong("num_hidden_layers", layers, f"at most {_MOST_MLPS} MLPs in all layers{beside}")
         return Architecture(
             name=name,
-            layers=self.size("num_hidden_layers"),
+            layers=layers,
             hidden=hidden,
             heads=heads,
             kv_heads=kv_heads,
@@ -104,8 +117,15 @@ class _Reader(JsonObject):
             attention_bias=name == "Qwen2ForCausalLM" or (attention_bias and name != "MixtralForCausalLM"),
             output_bias=attention_bias and name not in ("Qwen2ForCausalLM", "MixtralForCausalLM"),
             qk_norm=name.startswith("Qwen3"),
-            **(self._experts(name) if name in _MOE else {}),
+            **experts,
         )
+
+    def size(self, *keys: str, default: int | None = None) -> int:
+        """As `JsonObject.size`, and small enough that torch can count what it makes."""
+        found = super().size(*keys, default=default)
+        if found > _LARGEST:
+            raise self.wrong(keys[0], found, f"at most {_LARGEST}")
+        return found
 
     def _head_dim(self, name: str, hidden: int, heads: int) -> int:
         # transformers' own defaults where a config leaves the key out.

@@ -133,12 +133,20 @@ class _Planner:
     ) -> None:
         self._lengths, self._budget, self._cost = lengths, budget, cost
         self._num_ranks, self._multiple_of = num_ranks, multiple_of
+        self._measured: dict[Piece, tuple[int, float]] = {}
 
     def tokens(self, pieces: Sequence[Piece]) -> int:
-        return sum(trunk_tokens(*self._shape(piece)) for piece in pieces)
+        return sum(self._measure(piece)[0] for piece in pieces)
 
     def cost(self, pieces: Sequence[Piece]) -> float:
-        return sum(self._cost.of_tree(*self._shape(piece)) for piece in pieces)
+        return sum(self._measure(piece)[1] for piece in pieces)
+
+    def _measure(self, piece: Piece) -> tuple[int, float]:
+        """Tokens and cost, worked out once: `place` asks for those of every piece for each placing that it tries."""
+        if piece not in self._measured:
+            shape = self._shape(piece)
+            self._measured[piece] = trunk_tokens(*shape), self._cost.of_tree(*shape)
+        return self._measured[piece]
 
     def _shape(self, piece: Piece) -> tuple[int, list[int]]:
         return self._lengths[piece[0]][0], [self._lengths[index][1] for index in piece]

@@ -12,6 +12,7 @@ numbers (`checkpoint_random`), `run.json` (`checkpoint_run`) and `checksums.json
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -134,7 +135,8 @@ class Checkpoints:
             reward: mean reward of the last one.
 
         Raises:
-            ValueError: a checkpoint cannot be written. The ones before it are as they were.
+            ValueError: a checkpoint cannot be written, or weights or moments are not finite numbers. The checkpoints
+                before it are as they were.
         """
         self._rewards += [] if reward is None else [reward]
         if self._pending is not None and self._everyone_done():
@@ -152,6 +154,10 @@ class Checkpoints:
         policy, world = self._policy, self._world
         partial = on_first(world, lambda: checkpoint_rotation.start(self._folder, step))
         steps = together(world.object_group, lambda: get_step(policy.optimizer))
+        norms = checkpoint_state.norms(policy)
+        for kind, norm in norms.items():
+            if not math.isfinite(norm):
+                raise self._not_written(f"the norm of {kind} is {norm}", partial)
         reward = sum(self._rewards) / len(self._rewards) if self._rewards else None
         self._rewards = []
         state = checkpoint_state.to_save(policy)
@@ -159,7 +165,7 @@ class Checkpoints:
             policy,
             step,
             max((found for found in steps if found is not None), default=0),
-            checkpoint_state.norms(policy),
+            norms,
             reward,
             checkpoint_run.fingerprint(self._next_batch, step),
         )
@@ -179,12 +185,16 @@ class Checkpoints:
             pending.writing.finish(pending.files)
             target = on_first(self._world, lambda: checkpoint_rotation.publish(pending.partial))
         except ValueError as error:
-            before = on_first(self._world, lambda: checkpoint_rotation.give_up(pending.partial))
-            raise ValueError(
-                f"{error}; checkpoint {pending.partial.stem} was not written, "
-                + (f"{before.name} is still there to continue from" if before else "and there is none before it")
-            ) from None
+            raise self._not_written(str(error), pending.partial) from None
         on_first(self._world, lambda: checkpoint_rotation.rotate(target, self._config.keep, self._config.keep_best))
+
+    def _not_written(self, why: str, partial: Path) -> ValueError:
+        """Remove what was begun, and return what is to be raised."""
+        before = on_first(self._world, lambda: checkpoint_rotation.give_up(partial))
+        return ValueError(
+            f"{why}; checkpoint {partial.stem} was not written, "
+            + (f"{before.name} is still there to continue from" if before else "and there is none before it")
+        )
 
     def _everyone_done(self) -> bool:
         done = torch.tensor(0 if self._pending.thread.is_alive() else 1)

@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,8 @@ def write(path: Path, data: bytes) -> Entry:
 def check(path: Path, entry: Entry) -> None:
     """Read a file and raise DamagedCheckpoint where it is not what it must be."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+            raise DamagedCheckpoint(f"{path}: not a file, but {MANIFEST} has it")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size != entry.size:
@@ -132,12 +135,16 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
             raise DamagedCheckpoint(
                 f"{path}: its own checksum is {manifest['sha256']!r:.20}, {_own(files)!r:.20} expected"
             )
+        for name, (size, sha256) in files.items():
+            outside = name.startswith("/") or ".." in name.split("/")
+            if outside or not isinstance(size, int) or not isinstance(sha256, str):
+                raise TypeError(f"{name}: {size!r:.20}, {sha256!r:.20}")
         return {name: Entry(*entry) for name, entry in files.items()}
     except OSError as error:
         raise DamagedCheckpoint(f"{path}: {error.strerror}") from None
     except DamagedCheckpoint:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedCheckpoint(f"{path}: not a list of checksums ({error!r:.100})") from None
 
 
@@ -151,6 +158,10 @@ def verify(folder: Path, group: Any) -> None:
 
     def mine() -> None:
         entries = read_manifest(folder)
+        needed = (".metadata", "common.pt", "metadata.json", *sorted(path.name for path in folder.glob("*.distcp")))
+        for name in needed:
+            if name not in entries:
+                raise DamagedCheckpoint(f"{folder / name}: {MANIFEST} does not have it")
         for name in share(entries, rank, ranks):
             check(folder / name, entries[name])
 

@@ -9,6 +9,7 @@ or comes before one, and names are made durable (fsync of the folder), so that a
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -58,14 +59,14 @@ def newest(folder: Path) -> Path | None:
 
 def clean(folder: Path) -> None:
     """Remove what a killed run left unfinished."""
+    for path in folder.glob("*.partial"):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     for path in folder.glob("*.replaced"):
         home = path.with_suffix("")
         if home.exists():
-            path.rename(path.with_suffix(".partial"))
+            _remove(path)
         else:
             path.rename(home)
-    for path in folder.glob("*.partial"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def start(folder: Path, step: int) -> Path:
@@ -141,9 +142,9 @@ def set_aside(folder: Path, damaged: Path | None, older: Path) -> None:
 def _reward(path: Path) -> float | str | None:
     try:
         reward = json.loads((path / "run.json").read_bytes())["reward"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "unreadable"
-    return float(reward) if isinstance(reward, int | float) else None
+    return float(reward) if isinstance(reward, int | float) and math.isfinite(reward) else None
 
 
 def _remove(path: Path) -> None:

@@ -63,7 +63,12 @@ def read(target: Path) -> dict[str, Any]:
         wrong = [key for key, kind in (kinds | {"config": dict}).items() if not isinstance(run[key], kind)]
         if wrong:
             raise TypeError(f"{wrong[0]} is {run[wrong[0]]!r:.40}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not 0 <= run["optimizer_step"] < 2**31:
+            raise ValueError(f"optimizer_step is {run['optimizer_step']!r:.40}")
+        numbers = all(isinstance(norm, float) for norm in run["norms"].values())
+        if not numbers or not isinstance(run["config"].get("optimizer"), dict):
+            raise TypeError("norms are not numbers, or config has no optimizer")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedCheckpoint(f"{path}: not what a run writes ({error!r:.100})") from None
     if run["step"] != step_of(target):
         raise DamagedCheckpoint(f"{path}: it is of step {run['step']}, but the folder's name says {step_of(target)}")

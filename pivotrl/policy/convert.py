@@ -1,12 +1,11 @@
 """Between Hugging Face folders and Megatron checkpoints, streaming (tools/convert_hf.py)."""
 
-import os
-import shutil
 from pathlib import Path
 
 from pivotrl.json_object import JsonObject
 from pivotrl.policy import checkpoint_files
-from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.architecture import Architecture, first_difference
+from pivotrl.policy.convert_out import refuse_used, written_whole
 from pivotrl.policy.hf_files import HfFiles, copy_side_files, write_folder
 from pivotrl.policy.weights import check_known
 
@@ -38,10 +37,9 @@ def to_megatron(hf: Path, out: Path, max_bytes: int) -> None:
     others = sorted(name for name in files.file_of if files.dtype_of(name) != files.dtype)
     if others:
         print(f"{hf}: {others[0]} and {len(others) - 1} more are not {files.dtype}, as the embedding is: converted")
-    unfinished = _start(out)
-    count = write_checkpoint(unfinished, arch, files, files.dtype, max_bytes)
-    copy_side_files(hf, unfinished / HF_SUBFOLDER)
-    _finish(unfinished, out)
+    with written_whole(out, hf) as unfinished:
+        copy_side_files(hf, unfinished / HF_SUBFOLDER)
+        count = write_checkpoint(unfinished, arch, files, files.dtype, max_bytes)
     print(f"{out}: Megatron checkpoint of {hf}, {arch.name}, {count} tensors, {_name(files.dtype)}")
 
 
@@ -63,11 +61,13 @@ def to_hf(checkpoint: Path, out: Path, max_bytes: int, hf: Path | None = None) -
 
     refuse_used(out)
     source = hf or side_files_of(checkpoint)
-    stored = DistFiles(checkpoint, Architecture.from_hf(source))
-    unfinished = _start(out)
-    tensors = ((tensor.name, values) for tensor, values in stored.tensors())
-    count = write_folder(tensors, source, unfinished, stored.dtype, max_bytes)
-    _finish(unfinished, out)
+    arch = Architecture.from_hf(source)
+    if hf and (other := other_config(checkpoint, arch)):
+        raise ValueError(f"--hf {hf}: {other}; leave --hf out, or give a folder of the same model")
+    stored = DistFiles(checkpoint, arch)
+    with written_whole(out, checkpoint) as unfinished:
+        tensors = ((tensor.name, values) for tensor, values in stored.tensors())
+        count = write_folder(tensors, source, unfinished, stored.dtype, max_bytes)
     print(f"{out}: {count} tensors, {_name(stored.dtype)}")
 
 
@@ -75,39 +75,15 @@ def _name(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def refuse_used(out: Path) -> None:
-    """Stop before the work if `out` holds something or cannot be made.
+def other_config(checkpoint: Path, arch: Architecture) -> str | None:
+    """In what the config.json that lies in a checkpoint says another model than `arch`, None where it does not.
 
-    Raises:
-        ValueError: it does, or a folder above it is a file, or may not be written.
+    A training run's checkpoint has none inside.
     """
-    try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ValueError(f"--out {out}: it exists and is not an empty folder; name a new one")
-        above = next(folder for folder in out.absolute().parents if folder.exists())
-    except OSError as error:  # a name that is too long, a folder that may not be read
-        raise ValueError(f"--out {out}: {error.strerror}; name another folder") from None
-    if not above.is_dir():
-        raise ValueError(f"--out {out}: {above} is a file, not a folder; name another folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise ValueError(f"--out {out}: {above} may not be written; name another folder")
-
-
-def _start(out: Path) -> Path:
-    """Make the folder to write before all is there; what an interrupted command left is removed."""
-    unfinished = out.with_name(out.name + ".partial")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
-        unfinished.mkdir(parents=True)
-    except OSError as error:
-        raise ValueError(f"--out {out}: cannot make {unfinished} ({error.strerror}); name another folder") from None
-    return unfinished
-
-
-def _finish(unfinished: Path, out: Path) -> None:
-    if out.exists():
-        out.rmdir()  # empty: refuse_used saw to it
-    unfinished.rename(out)
+    own = checkpoint / HF_SUBFOLDER
+    if not (own / "config.json").is_file() or (held := Architecture.from_hf(own)) == arch:
+        return None
+    return f"its config.json is of another model than {own / 'config.json'}: {first_difference(arch, held)}"
 
 
 def side_files_of(checkpoint: Path) -> Path:

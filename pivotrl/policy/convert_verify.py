@@ -9,13 +9,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pivotrl.policy import device, parallel
-from pivotrl.policy.architecture import Architecture
+from pivotrl.policy.architecture import Architecture, first_difference
 from pivotrl.policy.chunks import Chunks
 from pivotrl.policy.config import ParallelConfig
-from pivotrl.policy.hf_files import HfFiles
+from pivotrl.policy.hf_files import HfFiles, in_memory_name
 from pivotrl.policy.mapping import HfTensor, all_tensors
 from pivotrl.policy.model import build_model
-from pivotrl.policy.weights import export_hf, load_hf, unknown_tensors
+from pivotrl.policy.weights import HEAD, export_hf, load_hf, other_head, unknown_tensors
 
 LOGIT_TOLERANCE = 1e-4
 """Largest difference between logits, as a share of the largest logit. fp32 rounding of a 30-layer model gives 1e-5."""
@@ -30,10 +30,14 @@ def verify_checkpoint(checkpoint: Path, hf: Path) -> list[str]:
     Raises:
         ValueError: the checkpoint or the folder cannot be read.
     """
+    from pivotrl.policy.convert import other_config
     from pivotrl.policy.dist_read import DistFiles
 
     arch, files = Architecture.from_hf(hf), HfFiles(hf)
-    return _compare_streams(DistFiles(checkpoint, arch).tensors(), checkpoint, files, arch) + _leftovers(files, arch)
+    other = other_config(checkpoint, arch)
+    problems = [f"config.json: {hf}: {other}"] if other else []
+    problems += _compare_streams(DistFiles(checkpoint, arch).tensors(), checkpoint, files, arch)
+    return problems + _leftovers(files, arch)
 
 
 def verify_folders(hf: Path, against: Path) -> list[str]:
@@ -45,7 +49,7 @@ def verify_folders(hf: Path, against: Path) -> list[str]:
     arch, other = Architecture.from_hf(hf), Architecture.from_hf(against)
     files, others = HfFiles(hf), HfFiles(against)
     if arch != other:
-        return [f"config.json: {against} is of another architecture than {hf}: {_first_difference(other, arch)}"]
+        return [f"config.json: {against} is of another architecture than {hf}: {first_difference(other, arch)}"]
     problems = _leftovers(files, arch) + _leftovers(others, arch)
     pairs = []
     for tensor in all_tensors(arch).values():
@@ -55,12 +59,6 @@ def verify_folders(hf: Path, against: Path) -> list[str]:
             problems.append(f"{tensor.name}: not in {against}")
     stream = ((tensor, others.copy(tensor.name, tensor.shape)) for tensor in pairs)
     return problems + _compare_streams(stream, against, files, arch)
-
-
-def _first_difference(one: Architecture, other: Architecture) -> str:
-    names = (name for name in Architecture.__slots__ if getattr(one, name) != getattr(other, name))
-    name = next(names)
-    return f"{name} is {getattr(one, name)}, not {getattr(other, name)}"
 
 
 def _compare_streams(
@@ -86,9 +84,16 @@ def difference(name: str, ours: Tensor, source: Path, theirs: Tensor, other: Pat
     """In what a tensor of one shape differs from another, byte by byte; None where it does not."""
     if ours.dtype != theirs.dtype:
         return f"{name}: {ours.dtype} in {source}, {theirs.dtype} in {other}".replace("torch.", "")
-    if torch.equal(ours.contiguous().view(torch.uint8), theirs.contiguous().view(torch.uint8)):
-        return None
-    return f"{name}: {(ours != theirs).sum().item()} of {theirs.numel()} values differ between {source} and {other}"
+    differ = _unequal(ours, theirs)
+    return f"{name}: {differ} of {theirs.numel()} values differ between {source} and {other}" if differ else None
+
+
+def _unequal(ours: Tensor, theirs: Tensor) -> int:
+    """Values of two tensors of one shape and type that are not the same bytes: 0 and -0 are not."""
+    one, other = (tensor.flatten().contiguous().view(torch.uint8) for tensor in (ours, theirs))
+    if torch.equal(one, other):
+        return 0
+    return int((one != other).view(-1, ours.element_size()).any(1).sum())
 
 
 def _leftovers(files: HfFiles, arch: Architecture) -> list[str]:
@@ -98,13 +103,10 @@ def _leftovers(files: HfFiles, arch: Architecture) -> list[str]:
 
 
 def _stored_head(files: HfFiles, arch: Architecture) -> list[str]:
-    """A tied model may have a stored output layer, which transformers ignores; it must be the embedding's copy."""
-    name = "lm_head.weight"
-    if not arch.tied or name not in files.file_of:
+    """A tied model may have a stored output layer, but no other than the embedding."""
+    if not other_head(files, arch):
         return []
-    if torch.equal(files.whole(name), files.whole("model.embed_tokens.weight")):
-        return []
-    return [f"{name}: stored and different in {files.path}, though config.json ties it to the embedding"]
+    return [f"{HEAD}: stored and different in {files.path}, though config.json ties it to the embedding"]
 
 
 def verify(hf: Path, layout: ParallelConfig, weights_only: bool = False) -> list[str]:
@@ -141,22 +143,22 @@ def _compare_weights(files: HfFiles, arch: Architecture, ours: Iterator[tuple[st
     missing = set(files.file_of)
     problems, equal, total_bytes = [], 0, 0
     for name, tensor in ours:
-        if name not in files.file_of:
+        where = next((place for place in (name, in_memory_name(name)) if place in files.file_of), None)
+        if where is None:
             problems.append(f"{name}: exported, but not in {files.path}")
             continue
-        missing.discard(name)
-        stored = files.whole(name)
+        missing.discard(where)
+        stored = files.whole(where)
         back = tensor.to(device="cpu", dtype=stored.dtype).contiguous()
         if back.shape != stored.shape:
             problems.append(f"{name}: shape {list(back.shape)} came back, {list(stored.shape)} is stored")
-        elif not torch.equal(back.view(torch.uint8), stored.contiguous().view(torch.uint8)):
-            problems.append(f"{name}: {(back != stored).sum().item()} of {stored.numel()} values came back changed")
+        elif changed := _unequal(back, stored):
+            problems.append(f"{name}: {changed} of {stored.numel()} values came back changed")
         else:
             equal += 1
             total_bytes += stored.nbytes
     if arch.tied:
-        missing.discard("lm_head.weight")
-        problems += _stored_head(files, arch)
+        missing.discard(HEAD)  # the embedding's copy: load_hf saw to it
     missing = {name for name in missing if not name.endswith(".rotary_emb.inv_freq")}
     problems += [f"{name}: in {files.path}, but not exported" for name in sorted(missing)]
     print(f"weights: {equal} tensors of {len(files.file_of)} came back equal, {total_bytes} bytes")

@@ -31,7 +31,8 @@ class DistFiles:
 
         Raises:
             ValueError: the folder is no checkpoint, a file is missing or damaged, or a tensor of the architecture is
-                missing or has another shape. The message names it.
+                missing or has another shape, or the checkpoint has weights that the architecture has not. The message
+                names it.
         """
         self.path, self._arch = folder, arch
         metadata = checkpoint_files.check_complete(folder)
@@ -41,14 +42,24 @@ class DistFiles:
         self._storage = metadata.storage_data
         self._chunks: dict[tuple[str, tuple[int, ...]], list[ChunkStorageMetadata]] = {}
         self._dtypes: dict[str, torch.dtype] = {}
+        self._rows: dict[str, int] = {}
         for param in self.params:
             entry = metadata.state_dict_metadata.get(param.key)
             if not isinstance(entry, TensorStorageMetadata):
                 raise ValueError(f"{folder}: the checkpoint has no {param.key}, which {arch.name} has")
             if param.key not in self._dtypes:
                 self._dtypes[param.key] = entry.properties.dtype
+                self._rows[param.key] = entry.size[0]
                 self._check_shape(param, tuple(entry.size))
                 self._index(param.key, entry, len(param.index))
+        surplus = sorted(key for key, entry in metadata.state_dict_metadata.items() if self._is_unknown(key, entry))
+        if surplus:
+            raise ValueError(f"{folder}: the checkpoint has {surplus[0]}, which {arch.name} by config.json has not")
+
+    def _is_unknown(self, key: str, entry: object) -> bool:
+        """A weight of another model. The optimizer's state and layers' extra state are none."""
+        weight = isinstance(entry, TensorStorageMetadata) and not key.startswith("optimizer.")
+        return weight and "_extra_state" not in key and key not in self._dtypes
 
     def tensors(self) -> Iterator[tuple[HfTensor, Tensor]]:
         """Every tensor of the model, whole, in the stored type.
@@ -57,6 +68,7 @@ class DistFiles:
             ValueError: a file is damaged, or a part of a tensor is stored nowhere.
         """
         for param in self.params:
+            self._check_padding(param)
             if param.param.join == "qkv":
                 whole = self._read(param, 0, param.shape[0])
                 for part, view in zip(param.param.parts, split(param.param, whole, self._arch), strict=True):
@@ -83,6 +95,14 @@ class DistFiles:
         if found != expected and not padded:
             raise ValueError(
                 f"{self.path}: {param.key} has shape {list(found)}, but config.json makes it {list(expected)}"
+            )
+
+    def _check_padding(self, param: DistParam) -> None:
+        """Rows behind a vocabulary are padding, which is zero: others are a larger vocabulary's."""
+        rows, expected = self._rows[param.key], param.shape[0]
+        if not param.index and rows > expected and self._read(param, expected, rows - expected).any():
+            raise ValueError(
+                f"{self.path}: {param.key} has {rows} rows, none of them padding, but config.json makes it {expected}"
             )
 
     def _read(self, param: DistParam, first: int, rows: int) -> Tensor:
@@ -137,12 +157,16 @@ def check_files(folder: Path) -> None:
     """Compare every file with the checkpoint's checksums, where it has any.
 
     Raises:
-        ValueError: a file is missing or is not what was written; it is named.
+        ValueError: a file is missing or is not what was written, or weights have no checksum; it is named.
     """
     from pivotrl.policy import checkpoint_checksums
 
     if (folder / checkpoint_checksums.MANIFEST).exists():
-        for name, entry in checkpoint_checksums.read_manifest(folder).items():
+        entries = checkpoint_checksums.read_manifest(folder)
+        for file in sorted(folder.glob("*.distcp")):
+            if file.name not in entries:
+                raise ValueError(f"{file}: {checkpoint_checksums.MANIFEST} does not have it")
+        for name, entry in entries.items():
             checkpoint_checksums.check(folder / name, entry)
     else:
         print(f"{folder}: it has no {checkpoint_checksums.MANIFEST}, so its files are not verified", flush=True)

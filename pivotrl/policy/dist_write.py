@@ -5,6 +5,7 @@ when it is in the file. No model is built and no process group is started.
 """
 
 import dataclasses
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def write_checkpoint(folder: Path, arch: Architecture, files: HfFiles, dtype: to
     """Write the weights of a Hugging Face folder as a checkpoint that any layout reads.
 
     Args:
-        folder: must exist and be empty.
+        folder: must exist; what is in its subfolders gets checksums too.
         arch: architecture of `files`.
         files: the Hugging Face folder.
         dtype: type of the stored weights.
@@ -54,7 +55,8 @@ def write_checkpoint(folder: Path, arch: Architecture, files: HfFiles, dtype: to
         results.append(writer.write_data(of_file, planner).wait())
     writer.finish(metadata, results)
     _write_small_files(folder)
-    entries = {file.name: checkpoint_checksums.settle(file) for file in sorted(folder.iterdir()) if file.is_file()}
+    written = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    entries = {file.relative_to(folder).as_posix(): checkpoint_checksums.settle(file) for file in written}
     checkpoint_checksums.write_manifest(folder, entries)
     return sum(len(param.param.parts) for param in planner.params)
 
@@ -63,7 +65,9 @@ def _write_small_files(folder: Path) -> None:
     """What Megatron wants beside torch's files: the state that is not sharded (none), and the format's name."""
     from megatron.core.dist_checkpointing.core import CheckpointingConfig, save_config
 
-    torch.save({}, folder / "common.pt")
+    common = io.BytesIO()
+    torch.save({}, common)
+    (folder / "common.pt").write_bytes(common.getvalue())  # torch's own writing does not say why it fails
     save_config(CheckpointingConfig("torch_dist", 1), str(folder))
 
 

@@ -1,6 +1,8 @@
 """Hugging Face folders of safetensors: read slices of them, write them."""
 
 import json
+import os
+import reprlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from pivotrl.policy.mapping import MIXTRAL_MOE
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+EMBEDDING = "model.embed_tokens.weight"
 _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx"}
 
 
@@ -30,17 +33,14 @@ class HfFiles:
         """Open the folder.
 
         Raises:
-            ValueError: there are no safetensors, or a file that the index names is missing or unreadable.
+            ValueError: there are no safetensors, or a file that the index names is missing or unreadable, or a tensor
+                is there twice.
         """
         self.path = Path(path)
         self._open: dict[str, Any] = {}
         if (self.path / INDEX).is_file():
             self.file_of = self._read_index()
-            for file in sorted(set(self.file_of.values())):
-                names = set(self._handle(file).keys())
-                absent = next((n for n, f in self.file_of.items() if f == file and n not in names), None)
-                if absent is not None:
-                    raise ValueError(f"{self.path / file}: no tensor {absent!r}, though {INDEX} says that it is there")
+            self._check_index()
         elif (self.path / SINGLE).is_file():
             self.file_of = dict.fromkeys(self._handle(SINGLE).keys(), SINGLE)
         else:
@@ -54,13 +54,31 @@ class HfFiles:
         files = index.values.get("weight_map")
         if not isinstance(files, dict):
             raise ValueError(f"{index.file}: not an index of safetensors files (no object under weight_map)")
-        return {str(name): Path(str(file)).name for name, file in files.items()}
+        for file in files.values():
+            if not isinstance(file, str) or Path(file).name != file or not file.isprintable():
+                raise ValueError(f"{index.file}: {reprlib.repr(file)} is no name of a file beside it")
+        if (self.path / SINGLE).is_file() and SINGLE not in files.values():
+            raise ValueError(
+                f"{self.path}: {SINGLE} is there and {INDEX}, which does not name it: two models; remove one of them"
+            )
+        return files
+
+    def _check_index(self) -> None:
+        """See that every tensor is in the file that the index names, and in no other of them."""
+        for file in sorted(set(self.file_of.values())):
+            names = set(self._handle(file).keys())
+            absent = next((n for n, f in self.file_of.items() if f == file and n not in names), None)
+            if absent is not None:
+                raise ValueError(f"{self.path / file}: no tensor {absent!r}, though {INDEX} says that it is there")
+            twice = min((n for n in names if self.file_of.get(n, file) != file), default=None)
+            if twice is not None:
+                raise ValueError(f"{self.path / file}: {twice!r} is in {self.file_of[twice]} too, as {INDEX} says")
 
     def _handle(self, file: str) -> Any:
         from safetensors import SafetensorError, safe_open
 
         if file not in self._open:
-            if not (self.path / file).is_file():
+            if not os.path.isfile(self.path / file):  # where Path.is_file raises, as for a name that is too long: no
                 raise ValueError(
                     f"{self.path / file}: no such file, though {INDEX} names it; copy or download it again"
                 )
@@ -80,14 +98,18 @@ class HfFiles:
     @property
     def dtype(self) -> torch.dtype:
         """Type of the stored embedding."""
-        name = "model.embed_tokens.weight"
-        if name not in self.file_of:
-            raise ValueError(f"{self.path}: no tensor {name!r} among its {len(self.file_of)}")
-        return self.dtype_of(name)
+        if EMBEDDING not in self.file_of:
+            raise ValueError(f"{self.path}: no tensor {EMBEDDING!r} among its {len(self.file_of)}")
+        return self.dtype_of(EMBEDDING)
 
     def dtype_of(self, name: str) -> torch.dtype:
         """Type of one stored tensor, under the name that the file gives it."""
-        return self._handle(self.file_of[name]).get_slice(name)[:0].dtype
+        view = self._handle(self.file_of[name]).get_slice(name)
+        return view[:0].dtype if view.get_shape() else self.whole(name).dtype
+
+    def shape_of(self, name: str) -> list[int]:
+        """Shape of one stored tensor, under the name that the file gives it."""
+        return self._handle(self.file_of[name]).get_slice(name).get_shape()
 
     def has(self, name: str, shape: tuple[int, ...]) -> bool:
         """Whether the tensor that should have `shape` is stored, alone or stacked, in whatever shape."""
@@ -143,7 +165,7 @@ class HfFiles:
 
     def _places(self, name: str, shape: tuple[int, ...]) -> Iterator["Stored"]:
         """Where the tensor may lie: under its own name, or in a stacked one."""
-        for stored in (name, name.replace(f".{MIXTRAL_MOE.block}.", ".mlp.")):
+        for stored in (name, in_memory_name(name)):
             yield Stored(stored, (), 0, shape)
             head, found, tail = stored.partition(".experts.")
             expert, kind, *_ = [*tail.split("."), ""]
@@ -152,6 +174,11 @@ class HfFiles:
             elif found:
                 rows = shape[0] if kind in ("up_proj", MIXTRAL_MOE.up) else 0
                 yield Stored(f"{head}.experts.gate_up_proj", (int(expert),), rows, (2 * shape[0], *shape[1:]))
+
+
+def in_memory_name(name: str) -> str:
+    """What transformers 5 calls a tensor in memory: Mixtral's blocks are `mlp` there."""
+    return name.replace(f".{MIXTRAL_MOE.block}.", ".mlp.")
 
 
 @dataclass(frozen=True, slots=True)

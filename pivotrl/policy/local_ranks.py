@@ -18,10 +18,12 @@ _GRACE_SECONDS = 2.0
 def run_ranks(num_ranks: int, command: list[str]) -> int:
     """Run `python command...` once for each rank, with the environment that torchrun would give.
 
-    Rank 0 writes to this process's output; what another wrote is shown only if it failed and rank 0 did not.
+    Rank 0 writes to this process's output; what another wrote is shown only if it failed before rank 0 did: what rank 0
+    says then only follows from it.
 
     Returns:
-        0, or the exit code of the first rank that failed; the others are then ended.
+        0, or the exit code of the first rank that failed, 128 + the signal's number where one ended it; the others are
+        then ended.
     """
     # A launcher that is asked to end must end its ranks, which the `finally` below does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -61,11 +63,15 @@ def _wait(ranks: list) -> int:
         if all(code == 0 for code in codes):
             return 0
         time.sleep(0.05)
+    first = next(rank for rank, code in enumerate(codes) if code)
     time.sleep(_GRACE_SECONDS)  # others may be about to say the same
-    codes = [process.poll() for process, _ in ranks]
-    if not codes[0]:
-        _, output = ranks[next(rank for rank, code in enumerate(codes) if code)]
+    if first:
+        _, output = ranks[first]
         output.seek(0)
         sys.stderr.write(output.read().decode(errors="replace"))
-        sys.stderr.flush()
-    return next(code for code in codes if code)
+    code = codes[first]
+    if code < 0:
+        why = ", as the system does where memory runs out" if code == -signal.SIGKILL else ""
+        sys.stderr.write(f"rank {first} was ended by {signal.Signals(-code).name}{why}\n")
+    sys.stderr.flush()
+    return code if code > 0 else 128 - code

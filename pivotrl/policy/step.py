@@ -6,6 +6,7 @@ micro-batches nor over data-parallel ranks (`calculate_per_token_loss`), so the 
 Legend: N = response tokens of a micro-batch, P = its tokens on this rank, H = hidden size.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -193,12 +194,22 @@ class Policy:
         old: Sequence[Tensor] | None = None,
         reference: Sequence[Tensor] | None = None,
     ) -> dict[str, float]:
-        """One optimizer step down the gradient of `gradients`; its metrics, with grad_norm (before clipping) and lr."""
+        """One optimizer step down the gradient of `gradients`; its metrics, with grad_norm (before clipping) and lr.
+
+        Raises:
+            ValueError: the gradient is not finite. The weights are lost; the run's newest checkpoint has good ones.
+        """
         metrics = self.gradients(samples, denominator, old, reference)
         lr = learning_rate(self.config.optimizer, step)
         set_learning_rate(self.optimizer, self.config.optimizer, lr)
         with device.scope():
             _, grad_norm, _ = self.optimizer.step()
+        if not math.isfinite(grad_norm):
+            raise ValueError(
+                f"step {step + 1}: the norm of the gradient is {grad_norm} and the loss {metrics['loss']:g}, so the "
+                "run stops, and no checkpoint gets these weights; look for rewards, sampled log-probs or weights that "
+                "are not finite numbers, or lower optimizer.lr"
+            )
         return metrics | {"grad_norm": float(grad_norm), "lr": lr}
 
     def _loss(

@@ -60,6 +60,29 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     assert "give its folder with --hf, or one of Qwen3-" in capsys.readouterr().err
 
 
+def test_options_may_stand_among_the_overrides(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    assert plan(monkeypatch, "rollout.kv_cache_gib=24", "--nodes", "2", "--json", "parallel.tensor=2") in (0, 1)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ranks"], found["config"]["parallel"]["tensor"]) == (16, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number"),
+    [
+        (["--nodes", "1000000000"], "8,000,000,000 ranks"),
+        (["training.pivots_per_step=1000000000"], "16,000,000,000 samples"),
+        (["training.group_size=1000000000"], "64,000,000,000 samples"),
+        (["rollout.kv_cache_gib=1e300"], "rollout.kv_cache_gib is 1e+300"),
+    ],
+)
+def test_a_mistyped_amount_is_answered_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, arguments: list[str], number: str
+) -> None:
+    assert plan(monkeypatch, *arguments) == 2
+    said = capsys.readouterr().err
+    assert number in said and said.count("\n") == 1
+
+
 def test_json_has_what_the_text_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     assert plan(monkeypatch, "--json", "--gpu", "h100", "--nodes", "2", *FIXED) == 1
     found = json.loads(capsys.readouterr().out)

@@ -8,10 +8,12 @@ Rank 0 damages and repairs; every rank must be told the same. Two steps are save
 import contextlib
 import io
 import json
+import math
 import resource
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +24,7 @@ from pivotrl.policy import checkpoint_checksums
 from pivotrl.policy.checkpoint import Checkpoints, newest
 from pivotrl.policy.checkpoint_checksums import Entry
 from pivotrl.policy.step import Policy
-from tests.policy.checkpoint_ranks import make, train
+from tests.policy.checkpoint_ranks import batch, make, train
 
 
 def flip(path: Path) -> None:
@@ -159,6 +161,28 @@ def unwritable(policy: Policy, run: Path) -> None:
     assert told(policy, run) == "step 3: "
 
 
+def not_finite(policy: Policy, run: Path) -> None:
+    """A reward that is no number stops the run, and what it did to the weights reaches no checkpoint."""
+    before = sorted(path.name for path in run.iterdir())
+    samples = [replace(sample, advantage=math.nan) for sample in batch(3)]
+    try:
+        policy.train_step(samples, 3)
+    except ValueError as error:
+        assert "step 4: the norm of the gradient is nan" in str(error) and "\n" not in str(error), error
+    else:
+        raise AssertionError("a gradient that is not a number was used")
+    try:
+        with Checkpoints(policy, run) as checkpoints:
+            checkpoints.save(4)
+    except ValueError as error:
+        assert "the norm of main is nan" in str(error) and "step_000003 is still there" in str(error), error
+    else:
+        raise AssertionError("weights that are not numbers were saved")
+    dist.barrier()
+    assert sorted(path.name for path in run.iterdir()) == before
+    assert told(policy, run) == "step 3: "
+
+
 def fallen_back(policy: Policy, run: Path, target: Path) -> None:
     """The checkpoint before the damaged one, and nothing where that one is damaged too."""
     shard = next(target.glob("__1_*"))
@@ -192,6 +216,7 @@ def main() -> None:
     refused(policy, run, target, backup)
     mistaken(policy, run, target, backup)
     unwritable(policy, run)
+    not_finite(policy, run)
     fallen_back(policy, run, target)
     print("ALL REFUSED", flush=True)
     dist.barrier()

@@ -82,6 +82,8 @@ def test_reads_llama_3_scaling(tmp_path: Path) -> None:
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "RoPE type 'yarn'"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 2.0}}, "low_freq_factor is 2.0"),
         ({"num_hidden_layers": None}, "num_hidden_layers is None"),
+        ({"num_hidden_layers": 10_000}, "at most 1000000 MLPs in all layers with num_experts 128"),
+        ({"hidden_size": 10**30}, "at most 2147483647"),
         ({"hidden_size": "big"}, "hidden_size is 'big'"),
         ({"num_experts": 0}, "num_experts is 0"),
         ({"architectures": 5}, "architectures is 5"),

@@ -168,3 +168,12 @@ def test_flops_of_qwen3_30b_are_six_for_each_active_weight() -> None:
     active = cost.token / 6 + 2 * arch.hidden * arch.vocab
     assert active == pytest.approx(3.35e9, rel=0.01), "3.3 billion of its 30.5 are active, with the embedding"
     assert cost.response == 8 * 2048 * 151936
+
+
+def test_many_ranks_do_not_have_the_costs_worked_out_for_each_placing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    of_tree = Cost.of_tree
+    monkeypatch.setattr(Cost, "of_tree", lambda *args: asked.append(1) or of_tree(*args))
+    samples = [sample for first in range(64) for sample in group(20, [5, 9, 3, 7], first)]
+    assign(samples, 200, 32)
+    assert len(asked) < 2 * len(samples), f"{len(asked)} for {len(samples)} samples"

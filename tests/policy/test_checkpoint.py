@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pivotrl.config import parse_config
-from pivotrl.policy.checkpoint_run import changes
+from pivotrl.policy.checkpoint_checksums import DamagedCheckpoint
+from pivotrl.policy.checkpoint_run import changes, read
 from pivotrl.policy.checkpoint_state import boxes_of_run
 from tests.launch import launch
 from tests.policy.tiny import build
@@ -89,6 +90,31 @@ def test_boxes_cover_a_run_of_elements_once_and_in_order(shape: list[int], data:
         for offsets, sizes in boxes
     ]
     assert torch.cat([torch.empty(0, dtype=torch.int64), *found]).tolist() == list(range(start, stop))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("optimizer_step", 10**30),
+        ("optimizer_step", -1),
+        ("norms", {"main": "x"}),
+        ("config", {}),
+        ("config", {"optimizer": 3}),
+        ("learning_rate", 1),
+        ("layout", None),
+    ],
+)
+def test_run_json_that_no_run_writes(tmp_path: Path, key: str, value: object) -> None:
+    target = tmp_path / "step_000002"
+    target.mkdir()
+    good = {"step": 2, "optimizer_step": 2, "learning_rate": 1e-3, "norms": {"main": 1.0}, "layout": {}}
+    good |= {"config": {"optimizer": {}}}
+    (target / "run.json").write_text(json.dumps(good))
+    assert read(target) == good
+    for text in (json.dumps(good | {key: value}), "[" * 100_000, ""):
+        (target / "run.json").write_text(text)
+        with pytest.raises(DamagedCheckpoint, match=r"run\.json: not what a run writes"):
+            read(target)
 
 
 def test_changed_settings_are_named() -> None:

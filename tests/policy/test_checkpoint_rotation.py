@@ -93,6 +93,24 @@ def test_the_newest_and_the_best_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "latest").read_text() == "step_000006"
 
 
+def test_a_reward_that_is_no_number_is_not_the_best(tmp_path: Path) -> None:
+    for step, reward in enumerate([0.1, float("nan"), 0.3, 0.2], start=1):
+        save(tmp_path, step, reward, keep_best=1)
+    assert (tmp_path / "best").read_text() == "step_000003"
+
+
+def test_whatever_is_left_over_is_cleaned_away(tmp_path: Path) -> None:
+    save(tmp_path, 2)
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("elsewhere", "step_000002.partial", "step_000002.replaced", "step_000003.replaced"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "shard").write_text(name)
+    (tmp_path / "step_000004.partial").symlink_to(elsewhere)
+    checkpoint_rotation.clean(tmp_path)
+    assert names(tmp_path) == ["elsewhere", "latest", "step_000002", "step_000003"]
+    assert (elsewhere / "shard").exists() and (tmp_path / "step_000002" / "shard").stat().st_size == 1000
+
+
 def test_another_branch_is_not_removed(tmp_path: Path) -> None:
     for step in (2, 6, 4):  # someone pointed `latest` back to step 2
         save(tmp_path, step, keep=2)

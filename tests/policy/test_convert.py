@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pivotrl.policy import checkpoint_files, convert
+from pivotrl.policy import checkpoint_checksums, checkpoint_files, convert, convert_verify
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.dist_read import DistFiles
-from pivotrl.policy.hf_files import SINGLE, HfFiles
+from pivotrl.policy.hf_files import SINGLE, HfFiles, in_memory_name
 from pivotrl.policy.local_ranks import run_ranks
 from pivotrl.policy.mapping import all_tensors
 from tests.launch import REPOSITORY
@@ -33,6 +33,7 @@ STREAMED = [
     "to-megatron --hf {stacked} --out {from_stacked}",
     "verify --hf {tiny}/moe --checkpoint {from_stacked}",
     "verify --hf {stacked} --checkpoint {from_stacked}",
+    "verify --hf {mixtral_memory} --weights-only",
     "verify --hf {tiny}/moe --against {stacked}",
     "verify --hf {tiny}/moe_bf16 --checkpoint {megatron}",
     "verify --hf {one_value} --checkpoint {megatron}",
@@ -76,7 +77,8 @@ def folders(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
         save_file(changed, folder / name / "model.safetensors")
     made = {name: folder / name for name in ("wrong_head", "one_value", "without", "wider")}
     return made | {
-        name: folder / name for name in ("megatron", "hf", "mixtral", "mixtral_hf", "stacked", "from_stacked")
+        name: folder / name
+        for name in ("megatron", "hf", "mixtral", "mixtral_hf", "mixtral_memory", "stacked", "from_stacked")
     }
 
 
@@ -89,6 +91,10 @@ def one_process(tiny: Path, folders: dict[str, Path]) -> list[tuple[int, str]]:
     folders["stacked"].mkdir()
     stacked(tiny / "moe", folders["stacked"])
     shutil.copy(tiny / "moe" / "config.json", folders["stacked"])
+    folders["mixtral_memory"].mkdir()
+    shutil.copy(tiny / "odd_mixtral" / "config.json", folders["mixtral_memory"])
+    named = load_file(tiny / "odd_mixtral" / SINGLE).items()
+    save_file({in_memory_name(name): tensor for name, tensor in named}, folders["mixtral_memory"] / SINGLE)
     known = {"tiny": tiny, **folders}
     steps += [["none", [word.format(**known) for word in line.split()]] for line in STREAMED]
     done = run("-m", "tests.policy.commands_worker", json.dumps(steps))
@@ -107,10 +113,10 @@ def test_verify_passes_on_the_true_map_and_fails_on_every_broken_one(one_process
             assert said.startswith("convert_hf verify: logits: they differ"), "broken both ways alike"
 
 
-def test_verify_finds_a_stored_head_that_the_model_would_ignore(one_process: list[tuple[int, str]]) -> None:
+def test_a_stored_head_that_some_would_ignore_is_refused(one_process: list[tuple[int, str]]) -> None:
     code, said = one_process[len(MUTATIONS)]
-    assert code == 1
-    assert said.startswith("convert_hf verify: lm_head.weight: stored and different")
+    assert code == 2
+    assert "wrong_head: 'lm_head.weight' is stored and is not the embedding" in said
 
 
 @pytest.mark.parametrize("line", range(len(STREAMED)), ids=lambda line: STREAMED[line].replace(" ", "_"))
@@ -167,6 +173,64 @@ def test_another_model_than_the_checkpoint_s_is_named(
     edit_config(tmp_path, vocab_size=97)
     with pytest.raises(ValueError, match=r"embedding.word_embeddings.weight has shape \[96, 48\], but .* \[97, 48\]"):
         DistFiles(folders["megatron"], Architecture.from_hf(tmp_path))
+    edit_config(tmp_path, vocab_size=95)
+    with pytest.raises(ValueError, match=r"embeddings.weight has 96 rows, none of them padding, but .* makes it 95"):
+        list(DistFiles(folders["megatron"], Architecture.from_hf(tmp_path)).tensors())
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        ({"tie_word_embeddings": True}, "output_layer.weight"),
+        ({"architectures": ["MixtralForCausalLM"]}, "decoder.layers.self_attention.k_layernorm.weight"),
+    ],
+)
+def test_weights_that_the_config_has_no_place_for_are_not_dropped(
+    tiny: Path, folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path, changes: dict, lost: str
+) -> None:
+    """The sizes are the same, so nothing else would show it."""
+    shutil.copy(tiny / "moe" / "config.json", tmp_path)
+    edit_config(tmp_path, intermediate_size=24, num_local_experts=8, **changes)
+    with pytest.raises(ValueError, match=f"the checkpoint has {lost}, which"):
+        DistFiles(folders["megatron"], Architecture.from_hf(tmp_path))
+
+
+def test_a_config_of_another_model_than_lies_in_the_checkpoint(
+    tiny: Path, folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    shutil.copytree(tiny / "moe_bf16", tmp_path / "other", ignore=shutil.ignore_patterns("checkpoint"))
+    edit_config(tmp_path / "other", rope_parameters={"rope_theta": 77.0})
+    with pytest.raises(ValueError, match=r"--hf .*other: .* rope_theta is 77.0, not 500.0"):
+        convert.to_hf(folders["megatron"], tmp_path / "out", 1 << 30, tmp_path / "other")
+    (problem,) = convert_verify.verify_checkpoint(folders["megatron"], tmp_path / "other")
+    assert "rope_theta is 77.0, not 500.0" in problem
+
+
+def test_the_config_in_a_checkpoint_has_a_checksum_too(
+    folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    shutil.copytree(folders["megatron"], tmp_path / "broken")
+    edit_config(tmp_path / "broken" / "hf", rope_parameters={"rope_theta": 77.0})
+    with pytest.raises(ValueError, match=r"hf/config.json: \d+ bytes found"):
+        convert.to_hf(tmp_path / "broken", tmp_path / "out", 1 << 30)
+
+
+def test_weights_that_the_checksums_leave_out_are_refused(
+    folders: dict[str, Path], one_process: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    shutil.copytree(folders["megatron"], tmp_path / "broken")
+    (tmp_path / "broken" / "checksums.json").unlink()
+    checkpoint_checksums.write_manifest(tmp_path / "broken", {})
+    with pytest.raises(ValueError, match=r"distcp: checksums.json does not have it"):
+        convert.to_hf(tmp_path / "broken", tmp_path / "out", 1 << 30)
+
+
+def test_a_difference_in_the_sign_of_zero_is_counted() -> None:
+    zeros = torch.zeros(2, 3, dtype=torch.bfloat16)
+    other = zeros.clone()
+    other[1, 2] = -0.0
+    said = convert_verify.difference("w", zeros, Path("a"), other, Path("b"))
+    assert said == "w: 1 of 6 values differ between a and b"
 
 
 @pytest.mark.slow
@@ -235,26 +299,6 @@ def test_a_damaged_run_json_is_named(tmp_path: Path, content: str) -> None:
     assert str(error.value).startswith(f"{tmp_path / 'run.json'}: ")
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(ValueError, match=f"--out .*: {tmp_path / 'file'} is a file"):
-        convert.refuse_used(tmp_path / "file" / "a" / "b")
-    with pytest.raises(ValueError, match="File name too long"):
-        convert.refuse_used(tmp_path / ("x" * 300))
-    convert.refuse_used(tmp_path / "new" / "folder")
-    monkeypatch.setattr("os.access", lambda *_: False)  # the tests may run as root, who may write everywhere
-    with pytest.raises(ValueError, match=f"{tmp_path} may not be written"):
-        convert.refuse_used(tmp_path / "new" / "folder")
-
-
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(ValueError, match=r"--out .*: cannot make .* \(Not a directory\)"):
-        convert._start(tmp_path / "file" / "out")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -266,6 +310,8 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         (["to-hf", "--checkpoint", "{tiny}", "--out", "{tiny}/moe"], "is not an empty folder"),
         (["to-hf", "--checkpoint", "{tiny}", "--out", "unused"], "add --hf FOLDER"),
         (["to-hf", "--checkpoint", "{tiny}", "--out", "unused", "--shard-gib", "0"], "--shard-gib is 0.0"),
+        (["to-hf", "--checkpoint", "{tiny}", "--out", "unused", "--shard-gib", "inf"], "--shard-gib is inf"),
+        (["map", "--hf", "{tiny}/moe", "--world", "0"], "--world is 0"),
         (["verify", "--hf", "{tiny}/moe", "--against", "{tiny}/moe", "--tensor", "2"], "leave the layout's options"),
         (["verify", "--hf", "{tiny}/moe", "--checkpoint", "nowhere"], "nowhere: no such folder"),
         (["map", "--hf", "{tiny}/moe", "--world", "6", "--tensor", "4"], "parallel.tensor is 4, which does not"),

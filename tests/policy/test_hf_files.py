@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.hf_files import INDEX, SINGLE, HfFiles, write_folder
 from pivotrl.policy.mapping import all_tensors
-from pivotrl.policy.weights import unknown_tensors
+from pivotrl.policy.weights import check_known, unknown_tensors
 
 
 @pytest.fixture
@@ -141,3 +141,82 @@ def test_index_that_names_a_tensor_of_no_file(moe: Path, tmp_path: Path) -> None
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"model.extra": "model-1.safetensors"}}))
     with pytest.raises(ValueError, match=r"no tensor 'model.extra'"):
         HfFiles(tmp_path)
+
+
+def index(folder: Path, **files: dict[str, torch.Tensor]) -> Path:
+    """Files by name (without their ending), each tensor indexed where it comes last."""
+    for name, tensors in files.items():
+        save_file(tensors, folder / f"{name}.safetensors")
+    named = {tensor: f"{name}.safetensors" for name, tensors in files.items() for tensor in tensors}
+    (folder / INDEX).write_text(json.dumps({"weight_map": named}))
+    return folder
+
+
+@pytest.mark.parametrize("file", ["../elsewhere/a.safetensors", "/etc/passwd", "sub/a.safetensors", "a\nb", 5])
+def test_an_index_that_points_outside_the_folder(tmp_path: Path, file: object) -> None:
+    save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors")
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": file}}))
+    with pytest.raises(ValueError, match=r"index.json: .* is no name of a file beside it") as error:
+        HfFiles(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_name_that_is_too_long_for_a_file(tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": "x" * 5000}}))
+    with pytest.raises(ValueError, match="no such file, though"):
+        HfFiles(tmp_path)
+
+
+def test_two_models_in_one_folder(tmp_path: Path) -> None:
+    index(tmp_path, one={"a": torch.ones(1)})
+    save_file({"a": torch.zeros(1)}, tmp_path / SINGLE)  # transformers would take this one
+    with pytest.raises(ValueError, match="two models; remove one of them"):
+        HfFiles(tmp_path)
+
+
+def test_a_tensor_in_two_files(tmp_path: Path) -> None:
+    index(tmp_path, one={"a": torch.ones(1), "b": torch.ones(1)}, two={"b": torch.zeros(1)})
+    with pytest.raises(ValueError, match=r"one.safetensors: 'b' is in two.safetensors too"):
+        HfFiles(tmp_path)
+
+
+def known(folder: Path, model: Path) -> None:
+    check_known(HfFiles(folder), Architecture.from_hf(model))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn, torch.bool])
+def test_quantized_weights_are_not_taken_as_they_are(moe: Path, tmp_path: Path, dtype: torch.dtype) -> None:
+    name = "model.layers.1.self_attn.q_proj.weight"
+    quantized = load_file(moe / SINGLE)[name].to(dtype)
+    with pytest.raises(ValueError, match=f"'{name}' is {str(dtype)[6:]}: give the unquantized weights"):
+        known(copy(moe, tmp_path, **{name: quantized}), moe)
+
+
+def test_a_tensor_without_a_dimension(moe: Path, tmp_path: Path) -> None:
+    files = HfFiles(copy(moe, tmp_path, model__norm__weight=torch.tensor(1.0)))
+    assert files.dtype_of("model.norm.weight") == torch.float32
+    with pytest.raises(ValueError, match=r"'model.norm.weight' has shape \[\], but"):
+        files.copy("model.norm.weight", (48,))
+
+
+def test_experts_stored_twice_or_too_many(moe: Path, tmp_path: Path) -> None:
+    tensors = load_file(stacked(moe, tmp_path) / SINGLE)
+    known(tmp_path, moe)
+    name = "model.layers.0.mlp.experts.down_proj"
+    save_file(tensors | {name: torch.cat([tensors[name], tensors[name][:1]])}, tmp_path / SINGLE)
+    with pytest.raises(
+        ValueError, match=r"'model.layers.0.mlp.experts.down_proj' has shape \[9, 48, 24\], but .*\[8, "
+    ):
+        known(tmp_path, moe)
+    again = "model.layers.0.mlp.experts.5.down_proj.weight"
+    save_file(tensors | {again: tensors[name][5] + 1}, tmp_path / SINGLE)
+    with pytest.raises(ValueError, match=f"'{name}' and '{again}' are the same weights"):
+        known(tmp_path, moe)
+
+
+def test_a_tied_model_with_another_head(tiny: Path, tmp_path: Path) -> None:
+    source = tiny / "llama_tied"
+    embedding = load_file(source / SINGLE)["model.embed_tokens.weight"]
+    known(copy(source, tmp_path, lm_head__weight=embedding), source)
+    with pytest.raises(ValueError, match=r"'lm_head.weight' is stored and is not the embedding"):
+        known(copy(source, tmp_path, lm_head__weight=embedding + 1), source)
