@@ -30,7 +30,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=12, help="layers; 12 are 0.5 B parameters (default 12)")
     parser.add_argument("--repeats", type=int, default=5, metavar="R", help="refits that are timed (default 5)")
     parser.add_argument(
-        "--buffer-mib", type=int, default=256, metavar="M", help="rollout.refit_buffer_mib (default 256)"
+        "--buffer-mib", type=int, default=128, metavar="M", help="rollout.refit_buffer_mib (default 128)"
     )
     parser.add_argument("--work", type=Path, help="folder for the models (default: a temporary one)")
     return parser.parse_args(argv)

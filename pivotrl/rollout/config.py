@@ -27,7 +27,7 @@ class RolloutConfig(Section):
     """vLLM's tool parser for the model's tool-call markup: hermes for Qwen, or any name that vLLM registers."""
     reasoning_parser: str | None = None
     """vLLM's reasoning parser (deepseek_r1, qwen3, ...) for models that think first; unset for those that do not."""
-    refit_buffer_mib: int = Field(256, ge=1)
+    refit_buffer_mib: int = Field(128, ge=1)
     """Size of one of a refit's two buffers, in MiB; what a CPU engine's packing of a layer takes comes out of them."""
     canary_tokens: int = Field(48, ge=8)
     """Length of the fixed token sequence that both sides score after every refit."""
