@@ -4,7 +4,7 @@
     torchrun ... -m pivotrl.train --config CONFIG [section.key=value ...]              (several)
 
 Reads `OUTPUT/pivots/pivots.jsonl`, which tools/select_pivots.py wrote; started again, it continues from the newest
-checkpoint in `OUTPUT/checkpoints`.
+checkpoint in `OUTPUT/checkpoints`. Asked to stop (`cluster/preemption.py`), it finishes its step, saves, and exits 0.
 """
 
 import argparse
@@ -29,6 +29,7 @@ def train(session: "Session") -> None:
         RefitError: after a step, the engine's weights were not the policy's.
     """
     from pivotrl import collect
+    from pivotrl.cluster.attempt import Attempt
     from pivotrl.config import save_config
     from pivotrl.pivots import verifier_change
     from pivotrl.policy.checkpoint import Checkpoints, newest
@@ -41,8 +42,10 @@ def train(session: "Session") -> None:
     run, steps = Path(config.output), config.training.steps
     sampler = sampler_of(config)
     sampler.check_template(session.template.hash)
-    with Checkpoints(policy, run / "checkpoints", sampler.batch) as checkpoints:
+    attempt = Attempt(run, session.world, steps)
+    with attempt, Checkpoints(policy, run / "checkpoints", sampler.batch) as checkpoints:
         start = checkpoints.resume()
+        attempt.starts_at(start)
         if start:
             refit(policy, engine)
         if rank == 0:
@@ -65,15 +68,18 @@ def train(session: "Session") -> None:
                 with timer.phase("refit"):
                     proof = refit(policy, engine)
                 with timer.phase("save"):
-                    checkpoints.save_if_due(step + 1, fmean(reward for group in groups for reward in group.rewards))
+                    stopping = attempt.ends_after(step + 1)
+                    reward = fmean(reward for group in groups for reward in group.rewards)
+                    checkpoints.save_if_due(step + 1, reward, stopping)
                 if step == 0 and rank == 0:
                     write_json(run / "examples.json", collect.examples(session, groups))
                 seconds = timer.with_total()
-                writer.write(
-                    step, collect.describe(groups, seconds) | collect.summarise(learned) | proof.metrics(), seconds
-                )
+                row = collect.describe(groups, seconds) | collect.summarise(learned) | proof.metrics()
+                writer.write(step, row, seconds)
+                if stopping:
+                    break
     if rank == 0:
-        print(closing_words(run, start, steps), flush=True)
+        print(stopped or closing_words(run, start, steps), flush=True)
 
 
 def sampler_of(config: "RunConfig") -> "PivotSampler":

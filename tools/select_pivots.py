@@ -3,8 +3,8 @@
     python tools/select_pivots.py --config CONFIG --trajectories FILE... --out FOLDER [section.key=value ...]
     python tools/select_pivots.py --trajectories FILE... --inspect [--json]        (needs no model)
 
-Started again with the same arguments after a kill, it continues. With --ranks N, or under torchrun, all ranks share
-the work.
+Started again with the same arguments after a kill, it continues; asked to stop, it ends after the turns in hand
+(`cluster/preemption.py`). With --ranks N, or under torchrun, all ranks share the work.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def trajectories_alone(options: argparse.Namespace):
             values[name] = plain_yaml.load(text)
         except yaml.YAMLError:
             raise ValueError(f"override {override!r}: {text!r} is not a YAML value; quote it") from None
-    needed = {"output": "", "model": {"path": ""}}
+    needed = {"output": "none", "model": {"path": "none"}}
     return parse_config({**needed, "trajectories": values}, "command line").trajectories
 
 
@@ -90,6 +90,8 @@ def select(options: argparse.Namespace) -> None:
         raise ValueError("--config is missing: give the run's YAML file (only --inspect does without)")
     config = load(options)
 
+    from pivotrl.cluster import state
+    from pivotrl.cluster.preemption import Preemption, Stopped
     from pivotrl.pivots.lock import FolderLock
     from pivotrl.pivots.report import describe
     from pivotrl.pivots.selection import select_pivots, survey_files
@@ -105,9 +107,15 @@ def select(options: argparse.Namespace) -> None:
 
     engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed)
     parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
-    summary = select_pivots(config, engine, parser, template, out)
+    try:
+        with Preemption() as preemption:
+            summary = select_pivots(config, engine, parser, template, out, preemption.asked_here)
+        done, total, reason, words = summary["candidates"], summary["candidates"], "", describe(summary, out)
+    except Stopped as stop:
+        done, total, reason, words = stop.done, stop.total, stop.reason, str(stop)
     if engine.rank == 0:
-        print(describe(summary, out))
+        state.write(out, done, total, reason)
+        print(words)
 
 
 def main() -> int:

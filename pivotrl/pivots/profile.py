@@ -7,9 +7,11 @@ or where an earlier run was killed.
 
 import sys
 import time
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from pivotrl.cluster.preemption import Stopped, never
 from pivotrl.config import RunConfig
 from pivotrl.pivots.candidates import Survey, candidates, chunks
 from pivotrl.pivots.progress import ProgressLog
@@ -45,9 +47,17 @@ def profile(
     template: ChatTemplate,
     log: ProgressLog,
     finished: int,
+    asked: Callable[[], str] = never,
 ) -> None:
     """Profile every chunk after the first `finished` ones and append the results to `log` (collective; rank 0
-    writes)."""
+    writes).
+
+    Args:
+        asked: why to stop, of this rank alone; "" to go on. Called once a round of chunks.
+
+    Raises:
+        Stopped: on every rank: one was asked to. What was profiled is in the log.
+    """
     size = config.pivots.chunk
     todo = chunks(islice(candidates(config, found), finished * size, None), size)
     number, profiled, mixed, tokens = finished, 0, 0, 0
@@ -65,7 +75,8 @@ def profile(
             if engine.engine_index < len(turns):
                 chunk = turns[engine.engine_index]
                 result = profile_chunk(config, number + engine.engine_index, chunk, engine, scorer, template)
-            results = [item for item in gather(engine, result) if item is not None]
+            gathered = gather(engine, (result, asked()))
+            results = [item for item, _ in gathered if item is not None]
             if engine.rank == 0:
                 log.append(results)
             number += len(turns)
@@ -75,6 +86,9 @@ def profile(
                 tokens += item["sampled_tokens"]
             share = f"{mixed / profiled:.0%}" if profiled else "-"
             progress.advance(sum(map(len, turns)), mixed=share, tokens=f"{tokens:,}")
+            reason = max(reason for _, reason in gathered)
+            if reason and progress.done < found.count:
+                raise Stopped(progress.done, found.count, "turns", reason)
 
 
 def profile_chunk(

@@ -1,10 +1,11 @@
 """The whole selection: survey, profile, select, write. One function, for the command and for the demo's driver."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pivotrl.cluster.preemption import never
 from pivotrl.config import RunConfig
 from pivotrl.pivots.candidates import Survey, candidates, read_rejections, survey
 from pivotrl.pivots.lock import FolderLock
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 
 
 def select_pivots(
-    config: RunConfig, engine: "Engine", parser: "ActionParser", template: ChatTemplate, out_dir: str | Path
+    config: RunConfig,
+    engine: "Engine",
+    parser: "ActionParser",
+    template: ChatTemplate,
+    out_dir: str | Path,
+    asked: Callable[[], str] = never,
 ) -> dict[str, Any]:
     """Find the pivots of the run's trajectories with the engine's policy (collective).
 
@@ -33,12 +39,16 @@ def select_pivots(
     often the run was killed and started again), `summary.json` (which has the wall-clock seconds) and the working log
     `progress.jsonl`, from which a killed run continues. `selection.lock` keeps a second writer out.
 
+    Args:
+        asked: why to stop early, of this rank alone; "" to go on (`Preemption.asked_here`).
+
     Returns:
         The summary, on every rank.
 
     Raises:
         ValueError: a file cannot be used, too many rows are bad, no turn could be profiled, or `out_dir` cannot be
             written, holds a selection with other settings or a damaged one, or another process is writing there.
+        Stopped: it was asked to stop; the next start continues.
     """
     out = Path(out_dir)
     scorer = Scorer(config.verifier, parser, template)
@@ -57,7 +67,7 @@ def select_pivots(
         finished, problem = gather(engine, (finished, problem))[0]
         if problem:
             raise ValueError(problem)
-        profile(config, found, engine, scorer, template, log, finished)
+        profile(config, found, engine, scorer, template, log, finished, asked)
         summary = write_selection(config, found, template, log, out) if engine.rank == 0 else None
         if summary and not summary["candidates"]:
             problem = none_profiled(log, out)

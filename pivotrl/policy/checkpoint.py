@@ -127,12 +127,13 @@ class Checkpoints:
 
     # ------------------------------------------------------------------ saving
 
-    def save_if_due(self, step: int, reward: float | None = None) -> None:
+    def save_if_due(self, step: int, reward: float | None = None, stopping: bool = False) -> None:
         """To be called after each step: save every `checkpoint.every` steps and after the last one.
 
         Args:
             step: number of finished steps.
             reward: mean reward of the last one.
+            stopping: the run ends here, so this step counts as the last one.
 
         Raises:
             ValueError: a checkpoint cannot be written, or weights or moments are not finite numbers. The checkpoints
@@ -141,7 +142,7 @@ class Checkpoints:
         self._rewards += [] if reward is None else [reward]
         if self._pending is not None and self._everyone_done():
             self.finish()
-        last = step == self._policy.config.training.steps
+        last = stopping or step == self._policy.config.training.steps
         if last or (self._config.every and step % self._config.every == 0):
             self.save(step)
         if last:

@@ -1,0 +1,19 @@
+"""Ranks of test_preemption.py: the last one gets a signal after its second step; all of them stop there."""
+
+import os
+import signal
+
+import torch.distributed as dist
+
+from pivotrl.cluster.preemption import Preemption
+
+dist.init_process_group("gloo")
+rank, step, reason = dist.get_rank(), 0, ""
+with Preemption(dist.group.WORLD) as preemption:
+    while not reason and step < 10:
+        step += 1
+        if step == 2 and rank == dist.get_world_size() - 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        reason = preemption.asked()
+print(f"rank{rank}:{reason.replace(' ', '')}:{step}", flush=True)
+dist.destroy_process_group()
