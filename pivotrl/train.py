@@ -78,6 +78,7 @@ def train(session: "Session") -> None:
                 writer.write(step, row, seconds)
                 if stopping:
                     break
+    stopped = attempt.end()
     if rank == 0:
         print(stopped or closing_words(run, start, steps), flush=True)
 
