@@ -40,7 +40,7 @@ def open_session(config: RunConfig) -> Session:
     arch, replay = Architecture.from_hf(config.model.path), config.training.router_replay
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     check_layout(config.parallel, arch, ranks)
-    check_engine(config.rollout, config.model.path, ranks)
+    check_engine(config.rollout, config.model.path, ranks, device.current().kind)
     router_replay.check(replay, arch, device.current().kind)
     startup.check(config, arch)
     template = ChatTemplate(config.model.path, config.model.chat_template)

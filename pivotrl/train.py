@@ -81,9 +81,8 @@ def train(session: "Session") -> None:
                 if step == 0 and rank == 0:
                     write_json(run / "examples.json", collect.examples(session, groups))
                 seconds = timer.with_total()
-                proved = {"refit_seconds": proof.seconds, "canary_error": proof.canary_error}
                 described = collect.describe(groups, seconds) | collect.cost_of_draws(config.training, groups)
-                metrics = described | collect.summarise(learned) | proved | observer.end(timer)
+                metrics = described | collect.summarise(learned) | proof.metrics() | observer.end(timer)
                 writer.write(step, metrics, seconds)
                 if stop := health.check(step, metrics):
                     checkpoints.save_now(step + 1)

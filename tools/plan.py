@@ -3,6 +3,7 @@
   python tools/plan.py --config configs/qwen3_30b_a3b.yaml
   python tools/plan.py --config configs/qwen3_30b_a3b.yaml --nodes 2 --gpu h200 --layouts rollout.kv_cache_gib=12
   python tools/plan.py --config configs/qwen3_30b_a3b.yaml --json parallel.expert=16
+  python tools/plan.py --config configs/qwen3_30b_a3b.yaml --refit rollout.tensor=8 rollout.expert_parallel=true
 
 Computed from the configuration and the model's sizes, on any machine. Weights, gradients, optimizer and activations of
 the same formulas were held against real models on a CPU; nothing was measured on a GPU, and the report prints what it
@@ -34,6 +35,7 @@ def main() -> int:
     parser.add_argument(
         "--engine-sleeps", action="store_true", help="as if the engine gave its memory up while the policy trains"
     )
+    parser.add_argument("--refit", action="store_true", help="what a refit moves over which links, and nothing else")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
     arguments = parser.parse_intermixed_args()  # options may stand among the overrides
@@ -42,8 +44,12 @@ def main() -> int:
     def work() -> None:
         nonlocal fits
         from pivotrl.planning import report
-        from pivotrl.planning.command import find
+        from pivotrl.planning.command import find, refit_table
 
+        if arguments.refit:
+            fits = True
+            print(refit_table(arguments))
+            return
         found = find(arguments)
         fits = any(found.plan.fits(cluster.gpu) for cluster in found.clusters)
         print(json.dumps(report.as_json(found), indent=1) if arguments.json else report.text(found))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pivotrl.config import RunConfig, load_config
 from pivotrl.pivots.store import PivotFile
+from pivotrl.planning import refit_traffic
 from pivotrl.planning.assumptions import Assumptions
 from pivotrl.planning.hardware import GPUS, Cluster
 from pivotrl.planning.layouts import rank_layouts
@@ -38,6 +39,13 @@ def find(arguments: argparse.Namespace) -> Found:
     if arguments.layouts:
         layouts = rank_layouts(config, arch, clusters, lengths, assumed, arguments.engine_sleeps)
     return Found(source, plan, clusters, seconds, assumed, layouts)
+
+
+def refit_table(arguments: argparse.Namespace) -> str:
+    """What a refit of the run moves. Raises ValueError as `find`."""
+    config = load_config(arguments.config, arguments.overrides)
+    arch, _ = architecture_of(config.model.path, arguments.hf)
+    return refit_traffic.text(config, arch, Cluster(GPUS[arguments.gpu or "h100"], *_nodes(arguments)))
 
 
 def _nodes(arguments: argparse.Namespace) -> tuple[int, int]:

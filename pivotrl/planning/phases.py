@@ -15,7 +15,6 @@ from pivotrl.planning.shards import data_parallel
 from pivotrl.planning.static import TrainerBytes, element_size, engine_weight_bytes, trainer_bytes
 from pivotrl.planning.workload import Lengths, log_prob_passes, work_of
 from pivotrl.policy.architecture import Architecture
-from pivotrl.policy.export import BUCKET_BYTES
 
 PHASES = ("rollout", "log-prob", "train", "refit", "save")
 
@@ -33,7 +32,7 @@ class Ledger:
     """The engine's weights."""
     kv_cache: int = 0
     buffers: int = 0
-    """CUDA context, NCCL, the engine's workspace, what a refit gathers, and what the allocator loses."""
+    """CUDA context, NCCL, the engine's workspace, a refit's buffers, and what the allocator loses."""
 
     @property
     def total(self) -> int:
@@ -116,7 +115,7 @@ def memory_of(
                 kv_cache=cache if awake else 0,
             ),
             assumed,
-            refit_bytes(arch, element, parallel.tensor) if phase == "refit" else 0,
+            2 * config.rollout.refit_buffer_mib * 2**20 if phase == "refit" else 0,
         )
     return RankMemory(stage, held, phases)
 
@@ -126,15 +125,6 @@ def _with_buffers(ledger: Ledger, assumed: Assumptions, refit: int) -> Ledger:
     # the cache is one allocation of the engine's, which loses nothing
     lost = assumed.fragmentation * (ledger.total - ledger.kv_cache)
     return Ledger(**{**ledger.parts(), "buffers": round(fixed + lost)})
-
-
-def refit_bytes(arch: Architecture, element: int, tensor: int) -> int:
-    """What a refit gathers at once: a bucket, or the largest tensor where that is larger, and its shards put together
-    (by reading `policy.export`)."""
-    largest = arch.vocab * arch.hidden
-    if arch.experts:
-        largest = max(largest, 2 * arch.experts * arch.expert_ffn * arch.hidden)
-    return max(BUCKET_BYTES, largest * element) + largest * element
 
 
 def host_bytes(config: RunConfig, held: TrainerBytes) -> int:

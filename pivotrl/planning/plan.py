@@ -96,6 +96,7 @@ def check(config: RunConfig, arch: Architecture, ranks: int, lengths: Lengths) -
         heads=arch.heads,
         kv_heads=arch.kv_heads,
         inner={"moe_intermediate_size": arch.expert_ffn} if arch.experts else {"intermediate_size": arch.ffn},
+        experts=arch.experts,
     )
     check_lengths(config, lengths)
     tokens = kv_tokens(config, arch)

@@ -12,7 +12,7 @@ from pivotrl.planning.assumptions import Assumptions
 from pivotrl.planning.flops import parameters, pass_flops
 from pivotrl.planning.hardware import Cluster
 from pivotrl.planning.shards import data_parallel, layout_at, shard_of
-from pivotrl.planning.static import element_size, optimizer_bytes, trainer_bytes
+from pivotrl.planning.static import element_size, engine_weight_bytes, optimizer_bytes, trainer_bytes
 from pivotrl.planning.workload import Lengths, Round, log_prob_passes, work_of
 from pivotrl.policy.architecture import Architecture
 
@@ -64,13 +64,13 @@ def log_prob_seconds(
 
 
 def refit_seconds(config: RunConfig, arch: Architecture, cluster: Cluster, assumed: Assumptions) -> float:
-    """Every rank gathers every weight, then copies its engine's part (three passes over the bytes)."""
+    """An engine's part of the weights over the link to the ranks that own them, as if a rank owned none itself; every
+    byte is packed, landed and summed at both ends (five passes). `refit_traffic` has the plan itself."""
     parallel = config.parallel
-    size = element_size(config.model.dtype) * parameters(arch)
-    link = cluster.link(
-        parallel.expert * parallel.expert_tensor * parallel.pipeline if arch.experts else parallel.tensor
-    )
-    return size / (link * assumed.link_share) + 3 * size / cluster.gpu.hbm + assumed.refit_seconds
+    size = engine_weight_bytes(arch, config.rollout.tensor, element_size(config.model.dtype))
+    owners = max(parallel.tensor, parallel.expert * parallel.expert_tensor)
+    link = cluster.link(owners if parallel.pipeline == 1 else cluster.ranks)  # stages lie far apart
+    return size / (link * assumed.link_share) + 5 * size / cluster.gpu.hbm + assumed.refit_seconds
 
 
 def save_seconds(config: RunConfig, arch: Architecture, cluster: Cluster, assumed: Assumptions) -> float:

@@ -30,6 +30,7 @@ from pivotrl.policy.optimizer import learning_rate, make_trainable, set_learning
 from pivotrl.policy.packing import MicroBatch, Sample, pack
 from pivotrl.policy.parallel import World
 from pivotrl.policy.router_replay import PolicyReplay
+from pivotrl.policy.shards import Shards
 from pivotrl.policy.weights import Exporter, load_hf
 
 LossFunction = Callable[[MicroBatch, Tensor], tuple[Tensor, object]]
@@ -72,6 +73,8 @@ class Policy:
         self._offload = Offload(self.ddp, self.optimizer, list(self.model.parameters()))
         self._plain_told = False
         self._exporter = Exporter(self.model, self.arch)
+        self.shards = Shards(self.model, self.arch, world, config.parallel)
+        """What this rank owns, for a refit."""
         self._reference = self._snapshot() if config.objective.beta > 0 else None
 
     # ------------------------------------------------------------------ scoring

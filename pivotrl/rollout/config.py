@@ -8,6 +8,9 @@ from pivotrl.schema import Section
 class RolloutConfig(Section):
     tensor: int = Field(1, ge=1)
     """Tensor-parallel size of one engine. Ranks k * tensor to (k + 1) * tensor - 1 hold engine k."""
+    expert_parallel: bool = False
+    """The ranks of an engine hold whole experts, 1 / tensor of them each, instead of 1 / tensor of every expert's
+    columns. Where `parallel.expert` is the same number, a refit then copies experts within each rank. GPUs only."""
     max_model_len: int = Field(4096, ge=2)
     """Longest prompt and completion together, in tokens. Longer turns are left out of selection, and counted."""
     max_new_tokens: int = Field(1024, ge=1)
@@ -28,6 +31,8 @@ class RolloutConfig(Section):
     """vLLM's tool parser for the model's tool-call markup: hermes for Qwen, or any name that vLLM registers."""
     reasoning_parser: str | None = None
     """vLLM's reasoning parser (deepseek_r1, qwen3, ...) for models that think first; unset for those that do not."""
+    refit_buffer_mib: int = Field(128, ge=1)
+    """Size of one of a refit's two buffers, in MiB; what a CPU engine's packing of a layer takes comes out of them."""
     canary_tokens: int = Field(48, ge=8)
     """Length of the fixed token sequence that both sides score after every refit."""
     canary_tolerance: float | None = Field(None, gt=0)

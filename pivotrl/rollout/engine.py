@@ -53,7 +53,7 @@ class Engine:
         self.weights = ""
         """A name of the weights that the last `refit` left here: `proof.fingerprint`."""
         self.rank, self.world_size, self.object_group = _join(world, device.current().backend)
-        check_engine(config, self.model_path, self.world_size)
+        check_engine(config, self.model_path, self.world_size, self.device_kind)
         self.engine_index, self.engines = self.rank // config.tensor, self.world_size // config.tensor
         environment.prepare()
         from vllm import LLM
@@ -72,6 +72,7 @@ class Engine:
                 dtype=dtype,
                 seed=seed,
                 tensor_parallel_size=config.tensor,
+                enable_expert_parallel=config.expert_parallel,
                 distributed_executor_backend="external_launcher",
                 max_model_len=config.max_model_len,
                 max_num_seqs=config.max_num_seqs,

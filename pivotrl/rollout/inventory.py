@@ -150,9 +150,11 @@ def _experts(path: str, module: Any, kind: str) -> tuple[list[Landing], list[Pie
             f"refit: the weight layout of vLLM's MoE back end {shown} ({path}) is not known here; "
             f"known on this device: {expected.value}"
         )
-    if config.moe_parallel_config.use_ep or config.has_bias:
-        raise RefitError(f"refit: {path} is expert-parallel inside the engine or has biases, which is not known here")
-    experts, hidden = module.global_num_experts, module.hidden_size
+    if config.has_bias:
+        raise RefitError(f"refit: {path} has biases, which is not known here")
+    total, hidden = module.global_num_experts, module.hidden_size
+    mine = _local_experts(path, module)
+    experts = len(mine)
     inner = config.intermediate_size_per_partition_unpadded
     whole, start = inner * config.tp_size, inner * config.tp_rank
     prefix = path.removesuffix(".routed_experts")
@@ -166,12 +168,12 @@ def _experts(path: str, module: Any, kind: str) -> tuple[list[Landing], list[Pie
         if tuple(module.w13_weight.shape) != shapes[0]:
             raise RefitError(f"refit: {w13} is padded to {list(module.w13_weight.shape)}, which is not known here")
         landings = [Landing(w13, module.w13_weight.data), Landing(w2, module.w2_weight.data)]
-    every = (0, experts)
+    every, those = (0, experts), (mine.start, mine.stop)
     pieces = [
         Piece(
             gate_up,
-            (experts, 2 * whole, hidden),
-            box(every, (half * whole + start, half * whole + start + inner), (0, hidden)),
+            (total, 2 * whole, hidden),
+            box(those, (half * whole + start, half * whole + start + inner), (0, hidden)),
             w13,
             box(every, (half * inner, (half + 1) * inner), (0, hidden)),
         )
@@ -180,10 +182,20 @@ def _experts(path: str, module: Any, kind: str) -> tuple[list[Landing], list[Pie
     pieces.append(
         Piece(
             down,
-            (experts, hidden, whole),
-            box(every, (0, hidden), (start, start + inner)),
+            (total, hidden, whole),
+            box(those, (0, hidden), (start, start + inner)),
             w2,
             box(every, (0, hidden), (0, inner)),
         )
     )
     return landings, pieces
+
+
+def _local_experts(path: str, module: Any) -> range:
+    """The experts that this rank holds: all, or a run of them where the engine is expert-parallel."""
+    if not module.moe_config.moe_parallel_config.use_ep:
+        return range(module.global_num_experts)
+    held = (module.expert_map >= 0).nonzero().flatten().tolist()
+    if held != list(range(held[0], held[0] + module.local_num_experts)):
+        raise RefitError(f"refit: {path} holds experts {held}, which are not side by side: placement must be linear")
+    return range(held[0], held[0] + len(held))

@@ -25,6 +25,8 @@ class Landing:
         self.name, self.tensor = name, tensor
         self.elements = tensor.numel() if elements is None else elements
         """Elements that come from the policy; the rest is padding, which stays as it is."""
+        self.staging = 0
+        """Bytes that `open` allocates; packing may take as much again, twice."""
 
     def open(self) -> Tensor:
         """A tensor in the checkpoint's layout (this rank's part) to write to."""
@@ -44,6 +46,7 @@ class PackedLinear(Landing):
             getattr(layer, "input_size_per_partition", layer.input_size),
         )
         self.elements = self.shape[0] * self.shape[1]
+        self.staging = self.elements * layer.params_dtype.itemsize
 
     def open(self) -> Tensor:
         return torch.empty(self.shape, dtype=self.layer.params_dtype)
@@ -59,6 +62,7 @@ class PackedHead(Landing):
     def __init__(self, name: str, tensor: Tensor, elements: int, heads: list[nn.Module]):
         super().__init__(name, tensor, elements)
         self.heads = heads
+        self.staging = tensor.nbytes
 
     def close(self, written: Tensor) -> None:
         for head in self.heads:
@@ -93,6 +97,7 @@ class _PrepackedPart(Landing):
     def __init__(self, layer: PrepackedExperts, name: str, attribute: str, shape: tuple[int, ...]):
         self.name, self.layer, self.attribute, self.shape = name, layer, attribute, shape
         self.elements = torch.Size(shape).numel()
+        self.staging = self.elements * layer.layer.w13_weight.dtype.itemsize
 
     def open(self) -> Tensor:
         return torch.empty(self.shape, dtype=self.layer.layer.w13_weight.dtype)

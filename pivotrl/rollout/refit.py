@@ -1,31 +1,54 @@
-"""The policy's weights into the engine, in place, and the proof that they arrived."""
+"""The policy's weights into the engine, in place, and the proof that they arrived.
 
+Every rank's engine receives the slices that it needs, and nothing else, from ranks that own them (`transfers.py` plans,
+`transport.py` moves, `receiver.py` lands). No rank ever holds a whole copy.
+"""
+
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from pivotrl.rollout import proof
+from pivotrl.policy.shards import Block, Shape, tensor_shapes
+from pivotrl.rollout import proof, transport
 from pivotrl.rollout.engine import Engine
 from pivotrl.rollout.inventory import find_landings
-from pivotrl.rollout.landings import Landing
-from pivotrl.rollout.plan import Plan, RefitError, Shape, make_plan
+from pivotrl.rollout.needs import EngineLayout, needs_of_rank
+from pivotrl.rollout.plan import RefitError, make_plan
+from pivotrl.rollout.receiver import Receiver
+from pivotrl.rollout.transfers import Round, Transfers, make_rounds, make_transfers
 
 __all__ = ["RefitError", "RefitReport", "prove", "refit"]
+
+_SMALLEST_REGION = 1 << 16
+
+
+class Shards(transport.Source, Protocol):
+    """`policy.shards.Shards`, or anything that owns weights."""
+
+    stages: int
+    """Pipeline stages."""
+
+    def blocks(self, rank: int) -> Sequence[Block]:
+        """What a rank owns (pure)."""
+        ...
+
+    def check(self, block: Block) -> str | None:
+        """What is wrong with a live tensor of this rank's blocks."""
+        ...
 
 
 class WeightSource(Protocol):
     """What a refit needs from the trainer: `policy.step.Policy`, or anything with its weights."""
 
     arch: Any
-    """`policy.architecture.Architecture`, from which the names and shapes of the export follow."""
-
-    def export(self, stack_experts: bool = False) -> Iterator[tuple[str, Tensor]]:
-        """Every weight under its Hugging Face name, whole, on every rank (collective)."""
-        ...
+    """`policy.architecture.Architecture`, from which names and shapes follow."""
+    shards: Shards
 
     def score(self, token_ids: list[int]) -> Tensor:
         """Log-prob of every token after the first: float32 [len(token_ids) - 1] (collective)."""
@@ -37,92 +60,159 @@ class RefitReport:
     seconds: float
     """In all, proof included."""
     proof_seconds: float
+    """Of comparing checksums and scoring the canary."""
     tensors: int
     """Tensors moved, an MoE layer's experts counted as two."""
     bytes: int
-    """Bytes of the whole tensors, before this rank's part was taken."""
+    """Bytes of the whole tensors, each once."""
+    landed_bytes: int
+    """Bytes that this rank's engine took."""
+    remote_bytes: int
+    """Of these, bytes that came from other ranks."""
+    buffer_bytes: int
+    """Of the two buffers."""
     canary_error: float
     """Largest gap between an engine's and the trainer's canary log-probs over all ranks."""
+
+    @property
+    def gb_per_second(self) -> float:
+        """Of this rank's engine, proof left out."""
+        return self.landed_bytes / 1e9 / (self.seconds - self.proof_seconds)
+
+    def metrics(self) -> dict[str, float]:
+        """What a step logs."""
+        return {
+            "refit_seconds": self.seconds,
+            "refit_gb": self.landed_bytes / 1e9,
+            "refit_gb_per_second": self.gb_per_second,
+            "canary_error": self.canary_error,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """What is made once for a policy and an engine."""
 
-    plan: Plan
-    landings: dict[str, Landing]
+    arch: Any
+    shapes: Mapping[str, Shape]
+    transfers: Transfers
+    rounds: Sequence[Round]
+    receiver: Receiver
 
 
 def refit(policy: WeightSource, engine: Engine) -> RefitReport:
     """Bring the engine to the policy's weights and prove it (collective over the world).
 
-    The plan is made at an engine's first refit, from names and shapes, and checked before anything is written.
+    The plan is made at an engine's first refit, from names and shapes, and every rank holds its live tensors against it
+    before anything is sent.
 
     Raises:
-        RefitError: a tensor is missing, unknown, of another shape or not what every rank received, or the canary's
-            log-probs are not the trainer's within `rollout.canary_tolerance`. The message names it. The engine may be
-            half written: do not sample from it.
+        RefitError: on every rank: a tensor is missing, unknown or of another shape or type; bytes changed on their way;
+            or the canary's log-probs are not the trainer's within `rollout.canary_tolerance`. The message names it. The
+            engine may be half written: do not sample from it.
+        ValueError: `rollout.refit_buffer_mib` is too small for this model.
     """
     start = time.perf_counter()
-    if engine.refit_route is None:
-        engine.refit_route = _make_route(policy, engine)
+    route = engine.refit_route
+    if route is None or route.arch != policy.arch:
+        route = engine.refit_route = make_route(policy, engine)
+    plan = route.transfers
+    route.receiver.forget()
     with torch.no_grad():
-        sums, moved = _move(policy, engine.refit_route)
-    engine.weights = proof.fingerprint(sums)
+        moving = transport.Transport(plan, route.rounds, policy.shards, route.receiver, engine.rank)
+        buffers, sums = moving.buffer_bytes, moving.sums
+        moving.run()
+        del moving
     engine.reset_prefix_cache()
+    if sums.is_cuda:
+        torch.cuda.synchronize()
     moved_at = time.perf_counter()
-    error = prove(policy, engine, sums)
+    proof.check_sums(plan, sums)
+    engine.weights = proof.fingerprint(sums)
+    error = prove(policy, engine)
     end = time.perf_counter()
-    return RefitReport(end - start, end - moved_at, len(sums), moved, error)
+    mine = [(plan.nbytes(move), move.owner != engine.rank) for move in plan.moves if move.taker == engine.rank]
+    return RefitReport(
+        seconds=end - start,
+        proof_seconds=end - moved_at,
+        tensors=len(route.shapes),
+        bytes=sum(torch.Size(shape).numel() for shape in route.shapes.values()) * plan.itemsize,
+        landed_bytes=sum(size for size, _ in mine),
+        remote_bytes=sum(size for size, remote in mine if remote),
+        buffer_bytes=buffers,
+        canary_error=error,
+    )
 
 
-def _make_route(policy: WeightSource, engine: Engine) -> Route:
+def make_route(policy: WeightSource, engine: Engine) -> Route:
+    """Plan, and hold the plan against this rank's policy and engine (collective over the world).
+
+    Raises:
+        RefitError, ValueError: as `refit`, on every rank.
+    """
+    result, error, manifest = None, None, ("", 0)
+    try:
+        result = _check_both_sides(policy, engine)
+        manifest = result[0].fingerprint(), result[2]
+    except RefitError as wrong:
+        error = str(wrong)
+    everyone: list[Any] = [(error, *manifest)] * engine.world_size
+    if engine.world_size > 1:
+        dist.all_gather_object(everyone, (error, *manifest), group=engine.object_group)
+    for rank, (wrong, _, _) in enumerate(everyone):
+        if wrong is not None:
+            raise RefitError(wrong if rank == engine.rank else f"{wrong} (rank {rank})")
+    for rank, (_, theirs, _) in enumerate(everyone):
+        if theirs != everyone[0][1]:
+            raise RefitError(
+                f"refit: rank {rank} planned other transfers than rank 0 ({theirs[:12]} and {everyone[0][1][:12]})"
+            )
+    transfers, receiver, _ = result
+    region = _region(engine.config.refit_buffer_mib, max(staging for _, _, staging in everyone))
+    rounds = make_rounds(transfers, engine.rank, region)
+    return Route(policy.arch, tensor_shapes(policy.arch), transfers, rounds, receiver)
+
+
+def _check_both_sides(policy: WeightSource, engine: Engine) -> tuple[Transfers, Receiver, int]:
+    """The plan, this rank's receiver, and the bytes that its landings allocate."""
     landings, pieces = find_landings(engine.model, engine.device_kind)
     counts = {name: landing.elements for name, landing in landings.items()}
-    return Route(make_plan(exported_shapes(policy.arch), pieces, counts), landings)
+    make_plan(tensor_shapes(policy.arch), pieces, counts)
+    shards, config = policy.shards, engine.config
+    dtype = getattr(torch, engine.dtype)
+    if shards.dtype != dtype:
+        raise RefitError(f"refit: the policy's weights are {shards.dtype}, the engine's {dtype}")
+    for block in shards.blocks(engine.rank):
+        if (wrong := shards.check(block)) is not None:
+            raise RefitError(f"refit: {wrong}")
+    layout = EngineLayout(config.tensor, config.expert_parallel)
+    ranks = range(engine.world_size)
+    needed = [needs_of_rank(policy.arch, layout, rank) for rank in ranks]
+    receiver = Receiver(landings, pieces)
+    planned = {(name, bounds) for name, boxes in needed[engine.rank].items() for bounds in boxes}
+    for name, bounds in sorted(planned ^ receiver.needs):
+        side = "planned, but not taken" if (name, bounds) in planned else "taken, but not planned"
+        raise RefitError(f"refit: {name} {bounds} is {side} by the engine of rank {engine.rank}")
+    per_node = int(os.environ.get("LOCAL_WORLD_SIZE", engine.world_size))
+    transfers = make_transfers([shards.blocks(rank) for rank in ranks], needed, dtype.itemsize, per_node)
+    return transfers, receiver, receiver.staging_bytes(shards.stages)
 
 
-def exported_shapes(arch: Any) -> dict[str, Shape]:
-    """Names and shapes of `policy.export(stack_experts=True)` for an architecture."""
-    from pivotrl.policy.mapping import all_tensors, stacked_experts
-
-    single = {name: tensor for name, tensor in all_tensors(arch).items() if ".experts." not in name}
-    return {name: tuple(tensor.shape) for name, tensor in (single | stacked_experts(arch)).items()}
-
-
-def _move(policy: WeightSource, route: Route) -> tuple[dict[str, int], int]:
-    """Copy every exported tensor to its landings. Returns the tensors' checksums and their bytes."""
-    plan, landings = route.plan, route.landings
-    open_landings: dict[str, Tensor] = {}
-    waiting = dict(plan.pieces_of_target)
-    sums: dict[str, int] = {}
-    moved = 0
-    for name, tensor in policy.export(stack_experts=True):
-        if name not in plan.shapes or name in sums:
-            raise RefitError(f"refit: the policy exported {name}, which the plan does not have (or has once only)")
-        if tuple(tensor.shape) != plan.shapes[name]:
-            raise RefitError(f"refit: {name} came as {list(tensor.shape)}, planned was {list(plan.shapes[name])}")
-        sums[name] = proof.checksum(tensor)
-        moved += tensor.nbytes
-        for piece in plan.by_source[name]:
-            target, landing = piece.target, landings[piece.target]
-            if target not in open_landings:
-                open_landings[target] = landing.open()
-            open_landings[target][piece.target_box].copy_(tensor[piece.source_box])
-            waiting[target] -= 1
-            if waiting[target] == 0:
-                landing.close(open_landings.pop(target))
-    missing = sorted(set(plan.shapes) - set(sums))
-    if missing:
-        raise RefitError(f"refit: the policy did not export {missing[0]}; training stopped")
-    return sums, moved
+def _region(buffer_mib: int, staging: int) -> int:
+    """Bytes that a rank may send, and may receive, in a round: two of each, and what landings allocate, fill two
+    buffers."""
+    region = (2 * buffer_mib * 2**20 - staging) // 4
+    if region < _SMALLEST_REGION:
+        least = -(-(staging + 4 * _SMALLEST_REGION) // 2**21)
+        raise ValueError(
+            f"rollout.refit_buffer_mib is {buffer_mib}, of which this engine's packing of one layer leaves too little: "
+            f"use {least} or more"
+        )
+    return region
 
 
-def prove(policy: WeightSource, engine: Engine, sums: dict[str, int] | None = None) -> float:
+def prove(policy: WeightSource, engine: Engine) -> float:
     """Score the canary on both sides, on every rank, and compare (collective over the world).
-
-    Args:
-        sums: the checksums of what this rank received, by tensor, for the ranks to compare.
 
     Returns:
         The largest gap of a log-prob on any rank.
@@ -137,4 +227,4 @@ def prove(policy: WeightSource, engine: Engine, sums: dict[str, int] | None = No
     ids = proof.canary_ids(min(config.canary_tokens, config.max_model_len - 1), policy.arch.vocab)
     trainer = policy.score(ids).float().cpu()
     gap = proof.compare(engine.score(ids), trainer, tolerance)
-    return proof.agree(engine, sums or {}, gap, tolerance).largest
+    return proof.agree(engine, gap, tolerance).largest

@@ -20,7 +20,7 @@ from pivotrl.rollout import landings
 from pivotrl.rollout.config import RolloutConfig
 from pivotrl.rollout.engine import Engine, Request, Sample
 from pivotrl.rollout.refit import RefitError, prove, refit
-from tests.rollout.tiny import END, VOCABULARY, TransformersPolicy, log_probs, spread
+from tests.rollout.tiny import END, VOCABULARY, TransformersPolicy, WholeShards, log_probs, spread
 
 MAX_LEN = 256
 
@@ -150,8 +150,9 @@ def refit_moves_everything(stand: Stand) -> None:
     assert stand.off(before) > 0.5, "the new weights are too like the old ones"
     report = refit(stand.policy, stand.engine)
     assert report.canary_error < 1e-4
-    sizes = {tensor.data_ptr(): tensor.nbytes for _, tensor in stand.policy.export(stack_experts=True)}
+    sizes = {tensor.data_ptr(): tensor.nbytes for _, tensor in stand.policy.tensors()}
     assert report.bytes == sum(sizes.values())
+    assert report.remote_bytes == report.buffer_bytes == 0 < report.landed_bytes <= report.bytes + 640 * 512
     # The prompts were cached under the old weights; a cache that was kept would show here.
     assert stand.off(stand.engine.generate_all(stand.requests())) < 1e-4
     stand.assert_greedy()
@@ -201,17 +202,19 @@ def stale_head_stops_the_run(stand: Stand) -> None:
 
 def one_wrong_tensor_stops_the_run(stand: Stand) -> None:
     """The trainer scores with one expert's row changed after it was exported."""
-    name, tensor = next((n, t) for n, t in stand.policy.export(True) if n.endswith("down_proj"))
+    name, tensor = next((n, t) for n, t in stand.policy.tensors() if n.endswith("down_proj"))
     refit(stand.policy, stand.engine)
     kept = tensor.clone()
     tensor.flatten()[: tensor.numel() // 8] *= 1.5
     with raises(RefitError, "canary"):
         prove(stand.policy, stand.engine)
     tensor.copy_(kept)
-    # One rank receives other bytes than the others: the manifest names the tensor.
+    # One rank's replica of a weight drifted from the other's: the checksums name it.
+    name, tensor = next((n, t) for n, t in stand.policy.tensors() if n.endswith("1.input_layernorm.weight"))
+    kept = tensor.clone()
     if dist.get_rank() == 1:
         tensor.flatten()[0] += 1
-    with raises(RefitError, f"rank 1 received other bytes of {name}"):
+    with raises(RefitError, f"rank 1 and rank 0 hold other values of {name}[0:128]"):
         refit(stand.policy, stand.engine)
     tensor.copy_(kept)
     heal(stand)
@@ -221,16 +224,20 @@ def what_is_not_exported_is_named(stand: Stand) -> None:
     policy, engine = stand.policy, stand.engine
     victim = "model.layers.1.self_attn.k_proj.weight"
 
-    def exporting(change: Callable) -> SimpleNamespace:
-        tensors = [changed for name, tensor in policy.export(True) for changed in change(name, tensor)]
-        return SimpleNamespace(arch=policy.arch, export=lambda stack_experts: iter(tensors), score=policy.score)
+    def owning(change: Callable) -> SimpleNamespace:
+        engine.refit_route = None
+        tensors = dict(changed for name, tensor in policy.tensors() for changed in change(name, tensor))
+        return SimpleNamespace(arch=policy.arch, shards=WholeShards(tensors), score=policy.score)
 
-    with raises(RefitError, f"did not export {victim}"):
-        refit(exporting(lambda n, t: [] if n == victim else [(n, t)]), engine)
-    with raises(RefitError, f"{victim} came as"):
-        refit(exporting(lambda n, t: [(n, t[:-1] if n == victim else t)]), engine)
-    with raises(RefitError, "exported other.weight"):
-        refit(exporting(lambda n, t: [(n, t)] if n != victim else [(n, t), ("other.weight", t)]), engine)
+    with raises(RefitError, f"needs {victim}, which no rank of the policy owns"):
+        refit(owning(lambda n, t: [] if n == victim else [(n, t)]), engine)
+    with raises(RefitError, "the policy's ranks own", f"elements of {victim} that rank"):
+        refit(owning(lambda n, t: [(n, t[:-1] if n == victim else t)]), engine)
+    with raises(RefitError, "the policy has other.weight, which no engine needs"):
+        refit(owning(lambda n, t: [(n, t)] if n != victim else [(n, t), ("other.weight", t)]), engine)
+    with raises(RefitError, "weights are torch.bfloat16, the engine's torch.float32"):
+        refit(owning(lambda n, t: [(n, t.bfloat16())]), engine)
+    engine.refit_route = None
     heal(stand)
 
 
@@ -242,12 +249,12 @@ def a_policy_of_another_shape_writes_nothing(stand: Stand) -> None:
     before = engine.score([5, 6, 7, 8])
     route, engine.refit_route = engine.refit_route, None
     arch = dataclasses.replace(stand.policy.arch, hidden=2 * stand.policy.arch.hidden)
-    other = SimpleNamespace(arch=arch, export=None, score=None)
+    other = SimpleNamespace(arch=arch, shards=None, score=None)
     with raises(RefitError, "model.embed_tokens.weight is [", "in the policy"):
         refit(other, engine)
     arch = dataclasses.replace(stand.policy.arch, layers=stand.policy.arch.layers + 1)
     with raises(RefitError, "the policy exports model.layers.", "no place in the engine"):
-        refit(SimpleNamespace(arch=arch, export=None, score=None), engine)
+        refit(SimpleNamespace(arch=arch, shards=None, score=None), engine)
     engine.refit_route = route
     assert torch.equal(engine.score([5, 6, 7, 8]), before)
 

@@ -73,3 +73,14 @@ def test_long_and_empty_prompts_are_numbered() -> None:
         check_requests([fits, Request([1] * 9, 1, 0, 1.0, 1.0, 2)], 10)
     with pytest.raises(ValueError, match="request 0: the prompt is empty"):
         check_requests([Request([], 1, 0, 1.0, 1.0, 2)], 10)
+
+
+def test_expert_parallel_engines_need_a_gpu_and_experts_to_divide(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MODEL | {"num_experts": 8, "moe_intermediate_size": 30}))
+    config = RolloutConfig(max_model_len=512, tensor=4, expert_parallel=True)
+    check_engine(config, tmp_path, 4, "cuda")  # whole experts: their 30 columns need not divide
+    with pytest.raises(ValueError, match=r"rollout.expert_parallel is true on a CPU"):
+        check_engine(config, tmp_path, 4, "cpu")
+    (tmp_path / "config.json").write_text(json.dumps(MODEL | {"num_experts": 2}))
+    with pytest.raises(ValueError, match=r"rollout.tensor 4 and 2 experts a layer"):
+        check_engine(config, tmp_path, 4, "cuda")

@@ -1,17 +1,23 @@
 """The parts of the proof that need no engine."""
 
+import pytest
 import torch
 
 from pivotrl.rollout.proof import TOLERANCES, canary_ids, checksum, compare
 
 
-def test_a_checksum_survives_a_permutation_and_sees_one_flipped_bit() -> None:
-    for dtype in (torch.float32, torch.bfloat16):
-        tensor = torch.randn(7, 5, generator=torch.Generator().manual_seed(0)).to(dtype)
-        assert checksum(tensor) == checksum(tensor.t()) == checksum(tensor.flatten()[torch.randperm(35)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("columns", [24, 5])
+def test_slices_and_reordered_rows_keep_a_checksum_and_one_flipped_bit_does_not(dtype, columns) -> None:
+    tensor = torch.randn(7, columns, generator=torch.Generator().manual_seed(0)).to(dtype)
+    whole = checksum(tensor)
+    assert whole == checksum(tensor[torch.randperm(7)]) == checksum(tensor[:3]) + checksum(tensor[3:])
+    spaced = torch.zeros(7, columns + 9, dtype=dtype)[:, 3 : 3 + columns]  # rows that begin anywhere
+    assert checksum(spaced.copy_(tensor)) == whole
+    for bit in (0, 15):
         flipped = tensor.clone()
-        flipped.view({2: torch.int16, 4: torch.int32}[tensor.element_size()])[3, 2] ^= 1
-        assert checksum(flipped) != checksum(tensor)
+        flipped.view({2: torch.int16, 4: torch.int32}[tensor.element_size()])[3, 2] ^= 1 << bit if bit < 15 else -1
+        assert checksum(flipped) != whole
 
 
 def test_the_canary_is_the_same_everywhere_and_spreads() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pivotrl.policy.shards import Block, Bounds
+
 VOCABULARY = 640
 END = "<|im_end|>"
 MARKUP = ("<tool_call>", "</tool_call>", "<think>", "</think>")
@@ -143,6 +145,29 @@ def spread(model: torch.nn.Module, seed: int) -> None:
             parameter.copy_(1 + 0.1 * noise if "norm" in name else 0.1 * noise)
 
 
+class WholeShards:
+    """Tensors that every rank owns whole, as a refit reads them."""
+
+    stages = 1
+
+    def __init__(self, tensors: dict[str, Tensor]):
+        self.tensors = tensors
+        first = next(iter(tensors.values()))
+        self.dtype, self.device = first.dtype, first.device
+
+    def blocks(self, rank: int) -> list[Block]:
+        return [
+            Block(name, tuple(tensor.shape), tuple((0, size) for size in tensor.shape), (name,))
+            for name, tensor in self.tensors.items()
+        ]
+
+    def check(self, block: Block) -> str | None:
+        return None
+
+    def read(self, block: Block, bounds: Bounds) -> list[Tensor]:
+        return [self.tensors[block.tensor][tuple(slice(*pair) for pair in bounds)]]
+
+
 class TransformersPolicy:
     """A transformers model with what a refit uses of `policy.step.Policy`."""
 
@@ -151,9 +176,13 @@ class TransformersPolicy:
 
         self.arch, self.model = Architecture.from_hf(folder), model
 
-    def export(self, stack_experts: bool = False) -> Iterator[tuple[str, Tensor]]:
-        """Every tensor by its checkpoint name; an MoE layer's experts as two stacked tensors."""
-        assert stack_experts
+    @property
+    def shards(self) -> "WholeShards":
+        """Every rank owns everything; an MoE layer's experts are two stacked tensors."""
+        return WholeShards(dict(self.tensors()))
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor by its checkpoint name."""
         tied = self.model.config.tie_word_embeddings
         # transformers 5 calls Mixtral's blocks `mlp` in memory, as the other MoE models'.
         block = ".block_sparse_moe." if self.model.config.model_type == "mixtral" else ".mlp."
