@@ -34,6 +34,12 @@ from pivotrl.command import with_packages
 VERIFY = "round trip of every byte, and logits against transformers"
 LARGEST_GIB = 1 << 20
 LIMIT = "It checks the map between the formats; a folder whose weights were damaged before passes as long as it loads."
+TRAINED = (
+    "--checkpoint with a trained checkpoint and the folder that the run began from shows what training changed: a line "
+    "for the types where they differ (a run in bfloat16 keeps its weights in float32; the values are then compared in "
+    "float32), how many tensors have other values, and the first of these. Exit code 1 says there that it trained, "
+    "not that anything is damaged. Of a checkpoint that to-megatron has just written nothing may differ."
+)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -57,7 +63,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     two.add_argument("--checkpoint", type=Path, required=True, help="of to-megatron, or step_NNNNNN of a training run")
     two.add_argument("--out", type=Path, required=True, help="folder to write, new or empty")
     two.add_argument("--hf", type=Path, help="folder with config and tokenizer, where the checkpoint names none")
-    three = commands.add_parser("verify", parents=[layout], help=VERIFY, description=f"{VERIFY}. {LIMIT}")
+    three = commands.add_parser("verify", parents=[layout], help=VERIFY, description=f"{VERIFY}. {LIMIT} {TRAINED}")
     three.add_argument("--hf", type=Path, required=True, help="folder with config.json and safetensors")
     three.add_argument("--weights-only", action="store_true", help="no logits: for a model too large for one process")
     other = three.add_mutually_exclusive_group()

@@ -1,5 +1,6 @@
 """The proof that converting loses nothing (tools/convert_hf.py verify)."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,15 @@ from pivotrl.policy.weights import HEAD, export_hf, load_hf, other_head, unknown
 
 LOGIT_TOLERANCE = 1e-4
 """Largest difference between logits, as a share of the largest logit. fp32 rounding of a 30-layer model gives 1e-5."""
+MOST_NAMED = 5
+"""Tensors that differ and are named; of the others the number."""
 
 
 def verify_checkpoint(checkpoint: Path, hf: Path) -> list[str]:
     """Compare a checkpoint's weights with a Hugging Face folder's, one tensor in memory at a time on either side.
 
     Returns:
-        What differs, a line for each tensor; empty where all is equal.
+        What differs, a line each: types, then the first tensors; empty where all is equal.
 
     Raises:
         ValueError: the checkpoint or the folder cannot be read.
@@ -51,40 +54,60 @@ def verify_folders(hf: Path, against: Path) -> list[str]:
     if arch != other:
         return [f"config.json: {against} is of another architecture than {hf}: {first_difference(other, arch)}"]
     problems = _leftovers(files, arch) + _leftovers(others, arch)
-    pairs = []
+    pairs, missing = [], []
     for tensor in all_tensors(arch).values():
         if others.has(tensor.name, tensor.shape):
             pairs.append(tensor)
         else:
-            problems.append(f"{tensor.name}: not in {against}")
+            missing.append(f"{tensor.name}: not in {against}")
     stream = ((tensor, others.copy(tensor.name, tensor.shape)) for tensor in pairs)
-    return problems + _compare_streams(stream, against, files, arch)
+    return problems + _first(missing) + _compare_streams(stream, against, files, arch)
 
 
 def _compare_streams(
     ours: Iterable[tuple[HfTensor, Tensor]], source: Path, files: HfFiles, arch: Architecture
 ) -> list[str]:
+    """What differs: a line for each pair of types that tensors are of here and there, then the first tensors."""
     problems, equal, total_bytes, count = [], 0, 0, 0
+    of_types: dict[tuple[torch.dtype, torch.dtype], list[str]] = {}
+    changed_of_types: Counter[tuple[torch.dtype, torch.dtype]] = Counter()
     for tensor, values in ours:
         count += 1
         if not files.has(tensor.name, tensor.shape):
             problems.append(f"{tensor.name}: in {source}, but not in {files.path}")
             continue
-        problem = difference(tensor.name, values, source, files.copy(tensor.name, tensor.shape), files.path)
-        if problem:
-            problems.append(problem)
-        else:
+        stored = files.copy(tensor.name, tensor.shape)
+        problem = difference(tensor.name, values, source, stored, files.path)
+        types = (values.dtype, stored.dtype)
+        if values.dtype != stored.dtype:
+            of_types.setdefault(types, []).append(tensor.name)
+            changed_of_types[types] += problem is not None
+        elif not problem:
             equal += 1
             total_bytes += values.nbytes
+        if problem:
+            problems.append(problem)
     print(f"weights: {equal} tensors of {count} are equal, {total_bytes} bytes")
-    return problems
+    said = []
+    for (here, there), names in of_types.items():
+        which = names[0] if len(names) == 1 else f"{len(names)} of {count} tensors"
+        line = f"{which}: {here} in {source}, {there} in {files.path}; compared in {torch.promote_types(here, there)}: "
+        said.append(line.replace("torch.", "") + f"{changed_of_types[here, there] or 'none'} differ")
+    return said + _first(problems)
+
+
+def _first(problems: list[str]) -> list[str]:
+    rest = len(problems) - MOST_NAMED
+    return problems[:MOST_NAMED] + ([f"and {rest} more"] if rest > 0 else [])
 
 
 def difference(name: str, ours: Tensor, source: Path, theirs: Tensor, other: Path) -> str | None:
-    """In what a tensor of one shape differs from another, byte by byte; None where it does not."""
-    if ours.dtype != theirs.dtype:
-        return f"{name}: {ours.dtype} in {source}, {theirs.dtype} in {other}".replace("torch.", "")
-    differ = _unequal(ours, theirs)
+    """How many values of a tensor of one shape differ from another's; None where none does.
+
+    Compared byte by byte, tensors of two types in the wider one, which holds the values of both.
+    """
+    wider = torch.promote_types(ours.dtype, theirs.dtype)
+    differ = _unequal(ours.to(wider), theirs.to(wider))
     return f"{name}: {differ} of {theirs.numel()} values differ between {source} and {other}" if differ else None
 
 

@@ -41,11 +41,12 @@ STREAMED = [
     "verify --hf {without} --checkpoint {megatron}",
     "verify --hf {tiny}/moe_bf16 --against {one_value}",
     "verify --hf {tiny}/moe_bf16 --against {without}",
+    "verify --hf {tiny}/moe_bf16 --against {trained}",
 ]
 """Commands on files alone, one after another."""
 DIFFERENT = {
     "{one_value}": "1 of 1152 values differ",
-    "{wider} --checkpoint": "bfloat16 in",
+    "{wider} --checkpoint": "compared in float32: none differ\n",
     "--hf {without}": "but not in",
     "--against {without}": "not in",
 }
@@ -71,11 +72,13 @@ def folders(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     one_value[VICTIM][3, 5] += 1
     without = {name: tensor for name, tensor in tensors.items() if name != VICTIM}
     wider = tensors | {VICTIM: tensors[VICTIM].float()}
-    for name, changed in (("one_value", one_value), ("without", without), ("wider", wider)):
+    trained = {name: tensor.float() + 1e-9 * name.endswith("up_proj.weight") for name, tensor in tensors.items()}
+    several = {"one_value": one_value, "without": without, "wider": wider, "trained": trained}
+    for name, changed in several.items():
         (folder / name).mkdir()
         shutil.copy(tiny / "moe_bf16" / "config.json", folder / name)
         save_file(changed, folder / name / "model.safetensors")
-    made = {name: folder / name for name in ("wrong_head", "one_value", "without", "wider")}
+    made = {name: folder / name for name in ("wrong_head", *several)}
     return made | {
         name: folder / name
         for name in ("megatron", "hf", "mixtral", "mixtral_hf", "mixtral_memory", "stacked", "from_stacked")
@@ -122,11 +125,28 @@ def test_a_stored_head_that_some_would_ignore_is_refused(one_process: list[tuple
 @pytest.mark.parametrize("line", range(len(STREAMED)), ids=lambda line: STREAMED[line].replace(" ", "_"))
 def test_streamed(one_process: list[tuple[int, str]], line: int) -> None:
     code, said = one_process[len(MUTATIONS) + 1 + line]
+    if "{trained}" in STREAMED[line]:
+        return  # the next test
     expected = next((problem for found, problem in DIFFERENT.items() if found in STREAMED[line]), None)
     if expected is None:
         assert (code, said) == (0, "")
     else:
         assert code == 1 and said.startswith(f"convert_hf verify: {VICTIM}: ") and expected in said
+
+
+def test_two_types_are_one_line_and_the_values_are_compared(
+    tiny: Path, folders: dict[str, Path], one_process: list[tuple[int, str]]
+) -> None:
+    """As a trained checkpoint against its base: here one kind of tensor moved, by less than bf16 shows."""
+    code, said = one_process[-1]
+    assert code == 1
+    first, *names, last = (line.removeprefix("convert_hf verify: ") for line in said.splitlines())
+    tensors = load_file(tiny / "moe_bf16" / SINGLE)
+    moved = sum(name.endswith("up_proj.weight") for name in tensors)
+    both = f"float32 in {folders['trained']}, bfloat16 in {tiny / 'moe_bf16'}; compared in float32"
+    assert first == f"{len(tensors)} of {len(tensors)} tensors: {both}: {moved} differ"
+    assert len(names) == 5 and all(re.search(r"up_proj.weight: \d+ of 1152 values differ", name) for name in names)
+    assert last == f"and {moved - 5} more"
 
 
 def test_through_a_checkpoint_and_back_every_byte_is_the_same(
