@@ -13,13 +13,26 @@ import time
 import torch.distributed as dist
 
 _GRACE_SECONDS = 2.0
+_ENDS_WITH_ITS_PARENT = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL)):
+    sys.exit("prctl(PR_SET_PDEATHSIG) is refused here: start the ranks with torchrun")
+if os.getppid() != int(sys.argv[1]):  # it died before that
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Becomes a rank, which the kernel ends when the thread that started it does: prctl(2), kept over an exec.
+
+A process of its own sets it, because a fork of this one, which has threads, may run little before its exec.
+"""
 
 
 def run_ranks(num_ranks: int, command: list[str]) -> int:
     """Run `python command...` once for each rank, with the environment that torchrun would give.
 
     Rank 0 writes to this process's output; what another wrote is shown only if it failed before rank 0 did: what rank 0
-    says then only follows from it.
+    says then only follows from it. The ranks end with this process, even where SIGKILL ends it. For the main thread.
 
     Returns:
         0, or the exit code of the first rank that failed, 128 + the signal's number where one ended it; the others are
@@ -42,7 +55,8 @@ def run_ranks(num_ranks: int, command: list[str]) -> int:
             }
             environment.setdefault("OMP_NUM_THREADS", "1")
             output = None if rank == 0 else open(os.path.join(folder, str(rank)), "w+b")  # noqa: SIM115
-            started = subprocess.Popen([sys.executable, *command], env=environment, stdout=output, stderr=output)
+            tied = [sys.executable, "-I", "-S", "-c", _ENDS_WITH_ITS_PARENT, str(os.getpid()), sys.executable, *command]
+            started = subprocess.Popen(tied, env=environment, stdout=output, stderr=output)
             ranks.append((started, output))
         try:
             return _wait(ranks)

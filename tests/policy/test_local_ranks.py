@@ -1,5 +1,6 @@
 """What a user is told when ranks of a command end: by which rank, and of what."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,12 +15,14 @@ from tests.launch import REPOSITORY
 
 FOLLOWS = "time.sleep(0.3), print('rank 0: connection lost', file=sys.stderr), sys.exit(1)"
 COMMAND = """
-import os, sys, time
+import fcntl, os, sys, time
 from pathlib import Path
 from pivotrl.command import run_command
 def work():
     if len(sys.argv) == 2:
         open("no folder/file")
+    lock = open(Path(sys.argv[1], os.environ["RANK"] + ".lock"), "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
     Path(sys.argv[1], os.environ["RANK"]).touch()
     time.sleep(60)
 sys.exit(run_command("command", [__file__], 2 if len(sys.argv) == 3 else 1, work))
@@ -68,11 +71,37 @@ def start(tmp_path: Path, *arguments: str) -> subprocess.Popen:
     )
 
 
-def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
+def start_two(tmp_path: Path) -> subprocess.Popen:
+    """Two ranks, each at work and with the lock of a file."""
     process, deadline = start(tmp_path, str(tmp_path), "two ranks"), time.monotonic() + 60
     while not all((tmp_path / str(rank)).exists() for rank in range(2)):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
+    return process
+
+
+def locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_the_ranks_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    process, locks = start_two(tmp_path), [tmp_path / f"{rank}.lock" for rank in range(2)]
+    assert all(map(locked, locks))
+    process.kill()
+    process.communicate(timeout=30)  # at the end of what rank 0 writes
+    deadline = time.monotonic() + 20
+    while any(map(locked, locks)):
+        assert time.monotonic() < deadline, "a rank is still at work"
+        time.sleep(0.05)
+
+
+def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
+    process = start_two(tmp_path)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "command: interrupted\n")
