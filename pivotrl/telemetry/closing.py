@@ -17,9 +17,10 @@ def closing_words(run: Path, start: int, steps: int) -> str:
     latest = run / "checkpoints" / "latest"
     if latest.exists():
         folder = latest.with_name(latest.read_text().strip())
+        out = run / f"hf_{folder.name}"
         words += [
             f"checkpoint: {folder}",
             f"report:     {to_paste('tools/report.py', run)}",
-            f"weights:    {to_paste('tools/convert_hf.py', 'to-hf', '--checkpoint', folder, '--out', run / 'hf')}",
+            f"weights:    {to_paste('tools/convert_hf.py', 'to-hf', '--checkpoint', folder, '--out', out)}",
         ]
     return "\n".join(words)

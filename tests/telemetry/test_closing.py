@@ -43,7 +43,7 @@ def test_the_repositorys_python_is_named_from_the_current_folder(venv, tmp_path,
     assert found["report"].strip() == ".venv/bin/python tools/report.py '../runs/a b'"
     assert found["weights"].strip() == (
         ".venv/bin/python tools/convert_hf.py to-hf --checkpoint '../runs/a b/checkpoints/step_000060' "
-        "--out '../runs/a b/hf'"
+        "--out '../runs/a b/hf_step_000060'"
     )
     monkeypatch.chdir(tmp_path / "runs")
     assert lines(Path("a b"))["report"].strip().startswith("../repository/.venv/bin/python ../repository/tools/report")
