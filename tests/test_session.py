@@ -33,7 +33,7 @@ SIZES = {
         ("parallel", {"expert": 3}, r"parallel\.expert is 3, which does not divide num_experts 8"),
         ("parallel", {"expert_tensor": 5}, r"parallel\.expert_tensor is 5, which does not divide moe_intermediate_si"),
         ("parallel", {"pipeline": 3}, r"parallel\.pipeline is 3, which does not divide num_hidden_layers 4"),
-        ("parallel", {"tensor": 4}, r"parallel\.tensor 4 x parallel\.pipeline 1 = 4 ranks do not divide the 6"),
+        ("parallel", {"tensor": 4}, r"parallel\.tensor 4 x parallel\.pipeline 1 needs 4 ranks or a mult"),
         ("rollout", {"tensor": 4}, r"rollout\.tensor is 4, which does not divide the 6 ranks"),
         ("rollout", {"tensor": 3}, r"rollout\.tensor is 3, which neither divides the 4 key-value heads"),
         ("rollout", {"max_model_len": 513}, r"rollout\.max_model_len is 513, but the model has 512 positions"),

@@ -68,8 +68,8 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
         if world_size % ranks:
             product = " x ".join(f"parallel.{key} {getattr(parallel, key)}" for key in keys)
             raise ValueError(
-                f"{product} = {ranks} ranks do not divide the {world_size} that were started: "
-                f"start a multiple of {ranks}, or lower one of them"
+                f"{product} needs {ranks} ranks or a multiple of it, and {world_size} were started: "
+                f"start as many (--ranks {ranks}), or lower one of them"
             )
 
 

@@ -22,7 +22,7 @@ def planned(*overrides: str, ranks: int = RANKS, lengths: Lengths = LENGTHS, eng
         ("parallel.expert=48", "parallel.expert is 48, which does not divide num_experts 128: use 1, 2, 4, 8"),
         ("parallel.tensor=8", "parallel.tensor is 8, which does not divide num_key_value_heads 4"),
         ("parallel.pipeline=5", "parallel.pipeline is 5, which does not divide num_hidden_layers 48"),
-        ("parallel.pipeline=16", r"= 64 ranks do not divide the 32"),
+        ("parallel.pipeline=16", r"needs 64 ranks or a multiple of it, and 32 were started"),
         ("rollout.tensor=3", "rollout.tensor is 3, which does not divide the 32 ranks"),
         ("rollout.max_model_len=300000", "rollout.max_model_len is 300000, but the model has 262144 positions"),
         ("rollout.kv_cache_gib=0.5", "rollout.kv_cache_gib is 0.5, which holds 21,845 tokens"),

@@ -60,13 +60,13 @@ def test_accepts(layout: dict, world_size: int) -> None:
         (MOE, {"virtual_pipeline": 2}, 1, "parallel.virtual_pipeline is 2 with parallel.pipeline 1"),
         (MOE, {"pipeline": 4, "virtual_pipeline": 5}, 4, "virtual_pipeline is 5, which does not divide the 12 layers"),
         (MOE, {"pipeline": 4, "virtual_pipeline": 8}, 4, "48, parallel.pipeline 4): use 1, 2, 3, 4, 6, 12"),
-        (MOE, {"pipeline": 4, "virtual_pipeline": 2}, 6, "1 x parallel.pipeline 4 = 4 ranks do not divide the 6"),
+        (MOE, {"pipeline": 4, "virtual_pipeline": 2}, 6, "1 x parallel.pipeline 4 needs 4 ranks or a mult"),
         (DENSE, {"expert": 2}, 2, "parallel.expert is 2, but Qwen3ForCausalLM has no experts: use 1"),
         (DENSE, {"expert_tensor": 2}, 2, "parallel.expert_tensor is 2, but Qwen3ForCausalLM has no experts: use 1"),
         (MOE, {"sequence": True}, 1, "parallel.sequence is true with parallel.tensor 1"),
         (MOE, {"tensor": 2, "sequence": False}, 2, "parallel.sequence is false, but an MoE model"),
-        (MOE, {"tensor": 4, "pipeline": 2}, 4, "parallel.tensor 4 x parallel.pipeline 2 = 8 ranks do not divide the 4"),
-        (MOE, {"expert": 8, "tensor": 2}, 4, "parallel.expert 8 x parallel.pipeline 1 = 8 ranks do not divide the 4"),
+        (MOE, {"tensor": 4, "pipeline": 2}, 4, "a multiple of it, and 4 were started: start as many (--ranks 8)"),
+        (MOE, {"expert": 8, "tensor": 2}, 4, "parallel.expert 8 x parallel.pipeline 1 needs 8 ranks"),
     ],
 )
 def test_refuses(arch: Architecture, layout: dict, world_size: int, said: str) -> None:
