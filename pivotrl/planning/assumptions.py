@@ -47,3 +47,24 @@ class Assumptions:
     def described(self) -> dict[str, float]:
         """Name and value of each."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def in_words(self) -> list[str]:
+        """The same, each with its unit and what it is of, in at most 57 characters."""
+        return [
+            f"train_mfu {self.train_mfu:.2f} of the GPU's bf16 rate",
+            f"prefill_mfu {self.prefill_mfu:.2f} of the GPU's bf16 rate",
+            f"hbm_share {self.hbm_share:.2f} of the memory's bandwidth, decoding",
+            f"link_share {self.link_share:.2f} of NVLink's and the network's rate",
+            f"decode_overhead {self.decode_overhead * 1e3:g} ms of the host a decode step",
+            f"decode_sync {self.decode_sync * 1e6:g} us an all-reduce, two a layer",
+            f"tail: the longest response is {self.tail:g} x the mean",
+            f"expert_imbalance: the fullest rank has {self.expert_imbalance:g} x the mean",
+            f"context_gib {self.context_gib:g} GiB a process: CUDA and its kernels",
+            f"nccl_gib {self.nccl_gib:g} GiB a rank: NCCL's buffers",
+            f"engine_gib {self.engine_gib:g} GiB a rank: the engine's activations, graphs",
+            f"fragmentation {self.fragmentation:.2f} of all that is allocated is lost",
+            f"refit_seconds {self.refit_seconds:g} s a refit besides the transfer",
+            f"host_rate {self.host_rate / 1e9:g} GB/s of CPU memory a rank, for its Adam",
+            f"disk {self.disk / 1e9:g} GB/s a node, writing checkpoints",
+            f"verify_seconds {self.verify_seconds:g} s a step for the verifier",
+        ]

@@ -57,6 +57,16 @@ class Plan:
     memory: RankMemory
     """Of the pipeline stage that needs most."""
 
+    @property
+    def fullest_rank(self) -> str:
+        """The rank whose memory it is, in words."""
+        stage, stages = self.memory.stage, self.config.parallel.pipeline
+        if stages == 1:
+            return "a rank"
+        if stage in (0, stages - 1):
+            return f"a rank of the {'last' if stage else 'first'} pipeline stage"
+        return f"a rank of pipeline stage {stage + 1} of {stages}"
+
     def fits(self, gpu: Gpu) -> bool:
         """Whether the fullest rank's memory is within the GPU's."""
         return self.memory.worst[1].total <= gpu.memory
@@ -71,7 +81,7 @@ class Plan:
         if ledger.kv_cache and cache >= 1:
             remedy = f"It would fit with rollout.kv_cache_gib {cache:.0f}"
         return (
-            f"a rank of stage {self.memory.stage} needs {ledger.total / GIB:.1f} GiB in {phase}, an {gpu.name} has "
+            f"{self.fullest_rank} needs {ledger.total / GIB:.1f} GiB in {phase}, an {gpu.name} has "
             f"{gpu.memory / GIB:.1f}. Largest parts: {ledger.largest()}. {remedy}"
         )
 

@@ -1,8 +1,8 @@
 """A plan in words for a terminal, and as JSON."""
 
 import textwrap
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 from pivotrl.planning.assumptions import Assumptions
@@ -42,7 +42,7 @@ class Found:
 
 
 def text(found: Found) -> str:
-    """The report, at most 60 lines of at most 120 columns."""
+    """The report, at most 66 lines of at most 120 columns."""
     parts = [_head(found), _memory(found), _seconds(found)]
     if found.layouts:
         parts.append(_layouts(found))
@@ -113,28 +113,29 @@ def _head(found: Found) -> list[str]:
         layout += f" x {parallel.virtual_pipeline} chunks"
     if plan.arch.experts:
         layout += f", EP {parallel.expert}, ETP {parallel.expert_tensor}"
-    layout += f", DP {dense}" + (f" (experts {experts})" if plan.arch.experts else "")
+    layout += f", DP {dense}" + (f" (of experts {experts})" if plan.arch.experts else "")
     nodes = f"{cluster.nodes} node{'s' * (cluster.nodes > 1)} of {cluster.gpus_per_node} GPUs"
     size, active = _count(parameters(plan.arch)), _count(active_parameters(plan.arch))
+    fewer = f", {work.gain:.1f} times fewer than samples apart" if round(work.gain, 1) > 1 else ""
     tokens_held = kv_tokens(config, plan.arch)
     return [
         f"Plan for {nodes}, {plan.ranks} ranks. Computed, not measured: no number here is from a GPU.",
-        f"model    {size} parameters, {active} at work for a token; {config.model.dtype}; {found.source}",
+        f"model    {size} parameters, {active} active for a token; {config.model.dtype}; {found.source}",
         f"trainer  {layout}; recompute {config.model.recompute}",
         f"engines  {found.seconds[0].rollout.engines} of TP {config.rollout.tensor}; a cache of "
-        f"{config.rollout.kv_cache_gib:g} GiB a rank holds {tokens_held:,} tokens, a step's mean load is "
-        f"{found.seconds[0].rollout.cache_load:,}",
+        f"{config.rollout.kv_cache_gib:g} GiB a rank holds {tokens_held:,} tokens, a step needs "
+        f"{found.seconds[0].rollout.cache_load:,} of them on average",
         f"step     {training.pivots_per_step} pivots x {training.group_size} samples; prompts of {lengths.prompt:,} "
         f"tokens, responses of {lengths.response:,}",
-        f"update   {work.packing}: {tokens / 1e6:.2f} M tokens through the layers, 1/{work.gain:.1f} of the samples "
-        f"apart; {len(work.rounds)} micro-batches a rank",
+        f"update   {work.packing}: {tokens / 1e6:.2f} M tokens through the layers{fewer}; "
+        f"{len(work.rounds)} micro-batches a rank",
     ]
 
 
 def _memory(found: Found) -> list[str]:
     plan = found.plan
     columns = ["weights", "gradients", "optimizer", "activations", "engine", "kv_cache", "buffers"]
-    lines = [f"memory of a rank of stage {plan.memory.stage}, GiB"]
+    lines = [f"memory of {plan.fullest_rank}, GiB"]
     lines.append("  " + f"{'phase':9}" + "".join(f"{name.replace('_', ' '):>12}" for name in [*columns, "total"]))
     for name, ledger in plan.memory.phases.items():
         numbers = [ledger.parts()[column] for column in columns] + [ledger.total]
@@ -157,7 +158,8 @@ def _seconds(found: Found) -> list[str]:
     names = [name for name in found.seconds[0].phases if name != "log-prob" or found.seconds[0].phases[name]]
     lines = ["seconds of a step" + "".join(f"{cluster.gpu.name:>12}" for cluster in found.clusters)]
     for name in names:
-        lines.append(f"  {name:15}" + "".join(f"{seconds.phases[name]:12.1f}" for seconds in found.seconds))
+        numbers = "".join(f"{seconds.phases[name]:12.1f}" for seconds in found.seconds)
+        lines.append(f"  {name:15}{numbers}{_saves(found) if name == 'save' else ''}")
     lines.append("  " + f"{'in all':15}" + "".join(f"{seconds.total:12.1f}" for seconds in found.seconds))
     training, lengths = plan.config.training, plan.lengths
     tokens = training.pivots_per_step * training.group_size * (lengths.prompt + lengths.response)
@@ -175,6 +177,15 @@ def _seconds(found: Found) -> list[str]:
         f"  rollout on {gpu}: prefill {rollout.prefill:.1f}, decode {rollout.decode:.1f}; an engine decodes {together}"
     )
     return lines
+
+
+def _saves(found: Found) -> str:
+    """What a step's share of the checkpoints is a share of."""
+    every = found.plan.config.checkpoint.every
+    if not every:
+        return ""
+    whole = " and ".join(dict.fromkeys(f"{every * seconds.phases['save']:.0f} s" for seconds in found.seconds))
+    return f"    {whole} of writing every {every} steps" if every > 1 else ""
 
 
 def _layouts(found: Found) -> list[str]:
@@ -208,6 +219,10 @@ def _count(number: int) -> str:
     return f"{number / 1e9:.2f} B" if number >= 1e8 else f"{number / 1e6:.2f} M"
 
 
-def _assumptions(found: Found) -> Sequence[str]:
-    words = ", ".join(f"{name} {value:g}" for name, value in found.assumed.described().items())
-    return textwrap.wrap(f"assumed: {words}", 118, subsequent_indent="  ")
+def _assumptions(found: Found) -> list[str]:
+    """In two columns, read downwards."""
+    words = found.assumed.in_words()
+    half = -(-len(words) // 2)
+    rows = zip_longest(words[:half], words[half:], fillvalue="")
+    lines = ["assumed, not measured (constants in pivotrl/planning/assumptions.py):"]
+    return lines + [f"  {left:57} {right}".rstrip() for left, right in rows]

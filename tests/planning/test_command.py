@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pivotrl.planning.assumptions import Assumptions
 from pivotrl.trajectories.records import Pivot, Profile, Turn
 from pivotrl.trajectories.store import write_jsonl
 from tests.planning.sizes import CONFIG
@@ -40,13 +41,31 @@ def test_help_is_quick() -> None:
 def test_the_report_fits_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     assert plan(monkeypatch, "--layouts", *FIXED) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 60
-    assert max(map(len, lines)) <= 120
+    assert len(lines) <= 66
+    assert max(map(len, lines)) <= 118
     shown = "\n".join(lines)
     assert "Plan for 4 nodes of 8 GPUs, 32 ranks. Computed, not measured" in shown
     assert "H100: DOES NOT FIT" in shown
     assert "H200: fits" in shown
-    assert "train_mfu 0.3" in shown
+    assert "train_mfu 0.30 of the GPU's bf16 rate" in shown
+    assert "memory of a rank, GiB" in shown
+    save = next(line for line in lines if line.startswith("  save") and "every" in line)
+    share, whole = float(save.split()[1]), float(save.split()[3])
+    assert save.endswith("s of writing every 10 steps") and whole == pytest.approx(10 * share, abs=0.6)
+
+
+def test_the_stage_that_the_memory_is_of_is_named_where_there_are_several(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    plan(monkeypatch, "--gpu", "h200", *FIXED, "parallel.pipeline=2")
+    assert "memory of a rank of the first pipeline stage, GiB" in capsys.readouterr().out
+
+
+def test_every_assumption_is_printed_with_words() -> None:
+    assumed = Assumptions()
+    words = assumed.in_words()
+    assert [line.split()[0].rstrip(":") for line in words] == list(assumed.described())
+    assert max(map(len, words)) <= 57
 
 
 def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
