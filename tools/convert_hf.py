@@ -22,6 +22,7 @@ import contextlib
 import importlib
 import math
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -94,6 +95,19 @@ def layout_of(arguments: argparse.Namespace) -> Any:
         raise ValueError(f"--{str(first['loc'][0]).replace('_', '-')} is {first['input']}: {first['msg']}") from None
 
 
+def check_flags(layout: Any, arch: Any, ranks: int, world_option: bool) -> None:
+    """As `parallel.check_layout`, with this command's options for the configuration's keys in what it says."""
+    from pivotrl.policy import parallel
+
+    try:
+        parallel.check_layout(layout, arch, ranks)
+    except ValueError as error:
+        said = re.sub(r"parallel\.(\w+)", lambda key: f"--{key[1].replace('_', '-')}", str(error))
+        if world_option:
+            said = said.replace("--ranks", "--world").replace("were started: start", "are given: give")
+        raise ValueError(re.sub(r" \(--ranks \d+\)", "", said)) from None
+
+
 def convert(arguments: argparse.Namespace) -> int:
     from pivotrl.policy import convert
 
@@ -113,7 +127,7 @@ def convert(arguments: argparse.Namespace) -> int:
 def verify(arguments: argparse.Namespace, argv: list[str]) -> int:
     layout = layout_of(arguments)
 
-    from pivotrl.policy import convert_verify, parallel
+    from pivotrl.policy import convert_verify
     from pivotrl.policy.architecture import Architecture
 
     ranks = layout.pipeline * math.lcm(layout.tensor, layout.expert * layout.expert_tensor)
@@ -125,7 +139,7 @@ def verify(arguments: argparse.Namespace, argv: list[str]) -> int:
     elif arguments.against:
         problems = convert_verify.verify_folders(arguments.hf, arguments.against)
     else:
-        parallel.check_layout(layout, arch, int(os.environ.get("WORLD_SIZE", ranks)))
+        check_flags(layout, arch, int(os.environ.get("WORLD_SIZE", ranks)), world_option=False)
         if ranks > 1 and "RANK" not in os.environ:
             from pivotrl.policy.local_ranks import run_ranks
 
@@ -141,13 +155,13 @@ def verify(arguments: argparse.Namespace, argv: list[str]) -> int:
 def check_map(arguments: argparse.Namespace) -> int:
     layout = layout_of(arguments)
 
-    from pivotrl.policy import map_check, parallel
+    from pivotrl.policy import map_check
     from pivotrl.policy.architecture import Architecture
 
     if arguments.world < 1:
         raise ValueError(f"--world is {arguments.world}: write 1 or more")
     arch = Architecture.from_hf(arguments.hf)
-    parallel.check_layout(layout, arch, arguments.world)
+    check_flags(layout, arch, arguments.world, world_option=True)
     report = map_check.check_map(arch, layout, arguments.world)
     for problem in report.problems:
         print(f"convert_hf map: {problem}", file=sys.stderr)

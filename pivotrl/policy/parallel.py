@@ -21,13 +21,21 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
     tensor, stages, chunks = parallel.tensor, parallel.pipeline, parallel.virtual_pipeline
     expert, expert_tensor = parallel.expert, parallel.expert_tensor
 
+    beside = {  # ranks that the other sizes multiply to
+        "tensor": stages,
+        "pipeline": math.lcm(tensor, expert * expert_tensor),
+        "expert": expert_tensor * stages,
+        "expert_tensor": expert * stages,
+    }
+
     def divide(key: str, **numbers: int) -> None:
         """The value of `key` must divide each number, which is a key of config.json."""
         value, common = getattr(parallel, key), math.gcd(*numbers.values())
         for name, number in numbers.items():
             if number % value:
                 raise ValueError(
-                    f"parallel.{key} is {value}, which does not divide {name} {number}: use {_divisors(common)}"
+                    f"parallel.{key} is {value}, which does not divide {name} {number}: "
+                    f"use {_divisors(common, world_size, beside[key])}"
                 )
 
     split_by_tensor = {
@@ -73,8 +81,13 @@ def check_layout(parallel: ParallelConfig, arch: Architecture, world_size: int) 
             )
 
 
-def _divisors(number: int) -> str:
-    return ", ".join(str(d) for d in range(1, number + 1) if number % d == 0)
+def _divisors(number: int, world_size: int | None = None, beside: int = 1) -> str:
+    """The divisors of a number; with a number of ranks, those of them that these allow, where that leaves a choice."""
+    every = [d for d in range(1, number + 1) if number % d == 0]
+    allowed = [d for d in every if world_size and world_size % (d * beside) == 0]
+    if len(allowed) in (0, 1, len(every)):
+        return ", ".join(map(str, every))
+    return f"{', '.join(map(str, allowed))} (on {world_size} ranks)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ def planned(*overrides: str, ranks: int = RANKS, lengths: Lengths = LENGTHS, eng
     ("override", "message"),
     [
         ("parallel.expert=48", "parallel.expert is 48, which does not divide num_experts 128: use 1, 2, 4, 8"),
+        ("parallel.expert=7", r"num_experts 128: use 1, 2, 4, 8, 16, 32 \(on 32 ranks\)"),
         ("parallel.tensor=8", "parallel.tensor is 8, which does not divide num_key_value_heads 4"),
         ("parallel.pipeline=5", "parallel.pipeline is 5, which does not divide num_hidden_layers 48"),
         ("parallel.pipeline=16", r"needs 64 ranks or a multiple of it, and 32 were started"),

@@ -323,7 +323,7 @@ def test_a_damaged_run_json_is_named(tmp_path: Path, content: str) -> None:
     ("arguments", "said"),
     [
         (["verify", "--hf", "nowhere"], "nowhere/config.json: no such file"),
-        (["verify", "--hf", "{tiny}/moe", "--tensor", "3"], "parallel.tensor is 3, which does not divide"),
+        (["verify", "--hf", "{tiny}/moe", "--tensor", "3"], "verify: --tensor is 3, which does not divide"),
         (["verify", "--hf", "{tiny}/moe", "--tensor", "0"], "--tensor is 0"),
         (["verify", "--hf", "{tiny}/dense", "--expert", "2"], "Qwen3ForCausalLM has no experts"),
         (["to-hf", "--checkpoint", "nowhere", "--out", "unused"], "nowhere: no such folder"),
@@ -334,7 +334,12 @@ def test_a_damaged_run_json_is_named(tmp_path: Path, content: str) -> None:
         (["map", "--hf", "{tiny}/moe", "--world", "0"], "--world is 0"),
         (["verify", "--hf", "{tiny}/moe", "--against", "{tiny}/moe", "--tensor", "2"], "leave the layout's options"),
         (["verify", "--hf", "{tiny}/moe", "--checkpoint", "nowhere"], "nowhere: no such folder"),
-        (["map", "--hf", "{tiny}/moe", "--world", "6", "--tensor", "4"], "parallel.tensor is 4, which does not"),
+        (["map", "--hf", "{tiny}/moe", "--world", "6", "--tensor", "4"], "map: --tensor is 4, which does not"),
+        (
+            ["map", "--hf", "{tiny}/moe", "--world", "3", "--expert-tensor", "2"],
+            "--expert-tensor 2 x --expert 1 x --pip",
+        ),
+        (["map", "--hf", "{tiny}/moe", "--world", "3", "--tensor", "2"], "3 are given: give as many (--world 2)"),
         (["to-megatron", "--hf", "{tiny}/moe", "--out", "{tiny}/moe/config.json/x"], "config.json is a file"),
     ],
 )

@@ -54,6 +54,7 @@ def test_accepts(layout: dict, world_size: int) -> None:
         (MOE, {"tensor": 3}, 3, "parallel.tensor is 3, which does not divide num_attention_heads 32: use 1, 2, 4"),
         (MOE, {"tensor": 8}, 8, "parallel.tensor is 8, which does not divide num_key_value_heads 4: use 1, 2, 4"),
         (replace(DENSE, ffn=6142), {"tensor": 4}, 4, "intermediate_size 6142: use 1, 2"),
+        (MOE, {"expert": 3, "pipeline": 2}, 16, "num_experts 128: use 1, 2, 4, 8 (on 16 ranks)"),
         (MOE, {"expert": 3}, 3, "parallel.expert is 3, which does not divide num_experts 128"),
         (MOE, {"expert_tensor": 5}, 5, "parallel.expert_tensor is 5, which does not divide moe_intermediate_size 768"),
         (MOE, {"pipeline": 5}, 5, "parallel.pipeline is 5, which does not divide num_hidden_layers 48"),
