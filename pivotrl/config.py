@@ -1,8 +1,9 @@
 """A run's configuration: one YAML file, dotted overrides, and errors that say what to write instead."""
 
+import copy
 import difflib
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pivotrl.verifiers.base import VerifierConfig
 _MOST_ERRORS = 5
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 120
+_COMMAND_LINE = "on the command line"
 
 
 class RunConfig(Section):
@@ -75,25 +77,43 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> RunConf
         overrides: `key=value` strings; the key is dotted, the value is YAML (`lr=1e-6`, `files=[a.jsonl, b.jsonl]`).
 
     Raises:
-        ValueError: the file cannot be read, a key is unknown (the nearest known one is named) or a value does not fit.
+        ValueError: the file cannot be read, a key is unknown (the nearest known one is named) or a value does not fit;
+            it says whether the file or an override has it.
     """
     tree = _read_yaml(Path(path))
-    for override in overrides or []:
-        _apply_override(tree, override)
-    return parse_config(tree, str(path))
+    in_file = copy.deepcopy(tree)
+    given = [_apply_override(tree, override) for override in overrides or []]
+
+    def source(key: str, reason: str) -> str:
+        below = any(one.startswith(f"{key}.") for one in given)
+        if any(f"{key}.".startswith(f"{one}.") for one in given) or (below and not _holds(in_file, key)):
+            return _COMMAND_LINE
+        if below or (not key and any(one in reason for one in given)):
+            return f"{path} and {_COMMAND_LINE}"
+        return str(path)
+
+    return _parse(tree, source)
 
 
 def parse_config(tree: dict[str, Any], where: str) -> RunConfig:
     """Validate a nested mapping; `where` names its source in errors (ValueError)."""
-    for problem in _unknown_keys(tree, RunConfig, ""):
-        raise ValueError(f"{where}: {problem}")
+    return _parse(tree, lambda key, reason: where)
+
+
+def _parse(tree: dict[str, Any], source: Callable[[str, str], str]) -> RunConfig:
+    """Validate; `source` names where a dotted key ("" for several) comes from, whose mistake the second text says."""
+    for key, problem in _unknown_keys(tree, RunConfig, ""):
+        raise ValueError(f"{source(key, problem)}: {problem}")
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
-        described = [_describe(item) for item in error.errors()[:_MOST_ERRORS]]
-        more = error.error_count() - len(described)
-        described += [f"and {more} more"] if more else []
-        raise ValueError(f"{where}: " + "; ".join(described)) from None
+        by_source: dict[str, list[str]] = {}
+        for item in error.errors()[:_MOST_ERRORS]:
+            described = _describe(item)
+            by_source.setdefault(source(".".join(map(str, item["loc"])), described), []).append(described)
+        said = [f"{name}: {'; '.join(described)}" for name, described in by_source.items()]
+        more = error.error_count() - _MOST_ERRORS
+        raise ValueError("; ".join([*said, f"and {more} more"] if more > 0 else said)) from None
 
 
 def save_config(config: RunConfig, path: str | Path) -> None:
@@ -117,7 +137,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return tree
 
 
-def _apply_override(tree: dict[str, Any], override: str) -> None:
+def _apply_override(tree: dict[str, Any], override: str) -> str:
+    """Lay one override over the tree and return its key."""
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ValueError(f"override {_short(override)}: write key=value, for example training.steps=20")
@@ -135,15 +156,27 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(node, dict):
             raise ValueError(f"override {_short(override)}: {name} is not a section")
     node[leaf] = value
+    return key
 
 
-def _unknown_keys(tree: dict[str, Any], section: type[Section], prefix: str) -> Iterator[str]:
+def _holds(tree: dict[str, Any], key: str) -> bool:
+    """Whether a dotted key is in the tree."""
+    node: Any = tree
+    for name in key.split("."):
+        if not isinstance(node, dict) or name not in node:
+            return False
+        node = node[name]
+    return True
+
+
+def _unknown_keys(tree: dict[str, Any], section: type[Section], prefix: str) -> Iterator[tuple[str, str]]:
+    """Dotted keys that no section has, each with what to say of it."""
     for key, value in tree.items():
         if key not in section.model_fields:
             near = difflib.get_close_matches(str(key), section.model_fields, n=1, cutoff=0.5)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(section.model_fields)}"
             name = key if isinstance(key, str) and key.isprintable() and len(key) <= 80 else _short(key)
-            yield f"unknown key {prefix}{name}; {hint}"
+            yield f"{prefix}{key}", f"unknown key {prefix}{name}; {hint}"
             continue
         inner = section.model_fields[key].annotation
         if isinstance(inner, type) and issubclass(inner, Section) and isinstance(value, dict):

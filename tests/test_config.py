@@ -146,6 +146,34 @@ def test_unreadable_files_and_overrides_are_explained(tmp_path: Path) -> None:
         load_config(broken, ["output.steps=3"])
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["training.packing=once"], "on the command line: training.packing: found 'once'; "),
+        (["training={packing: once}"], "on the command line: training.packing: found 'once'; "),
+        (["training.group_sise=4"], "on the command line: unknown key training.group_sise; did you"),
+        (["trainning.steps=4"], "on the command line: unknown key trainning; did you mean training?"),
+        (["seed=3"], "FILE: optimizer.lr: found 'fast'; "),
+        (["training.packing=once"], "; FILE: optimizer.lr: found 'fast'; "),
+        (["optimizer.lr_typo=1"], "on the command line: unknown key optimizer.lr_typo"),
+        (
+            ["optimizer.lr=1", "rollout.max_new_tokens=9", "rollout.max_model_len=9"],
+            "FILE and on the command line: rollo",
+        ),
+        (["optimizer.lr=slow"], "on the command line: optimizer.lr: found 'slow'; "),
+    ],
+)
+def test_a_mistake_is_blamed_on_the_file_or_on_the_command_line(
+    tmp_path: Path, overrides: list[str], said: str
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("output: runs/x\nmodel: {path: model}\noptimizer: {lr: fast}\n")
+    with pytest.raises(ValueError) as caught:
+        load_config(file, overrides)
+    message = str(caught.value).replace(str(file), "FILE")
+    assert said in message and (said.startswith("; ") or message.startswith(said)), message
+
+
 def test_a_verifier_may_be_given_by_its_name_alone():
     needed = {"output": "x", "model": {"path": "y"}}
     short = parse_config({**needed, "verifier": "my_package.module:MyVerifier"}, "here").verifier
