@@ -78,6 +78,28 @@ def test_a_python_that_is_too_old_is_named_with_what_is_needed(copy, tmp_path):
     assert "it is Python 3.9.18; PivotRL needs >= 3.11 and < 3.15" in done.stderr
 
 
+def test_a_long_step_shows_that_it_is_alive_and_its_failure_ends_the_line(copy, tmp_path):
+    script = copy / "tools" / "setup.sh"
+    script.write_text(script.read_text().replace("alive_every=30", "alive_every=1"))
+    slow = tmp_path / "python-slow"
+    slow.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {sys.executable} "$@"\nsleep 3.5\nexit 1\n')
+    slow.chmod(0o755)
+    done = set_up(copy, PIVOTRL_PYTHON=str(slow))
+    assert done.returncode == 1
+    assert re.search(r"^\[setup\] 1/7 virtual environment +\.{2,4} FAILED$", done.stderr, re.M), done.stderr
+    assert "Terminated" not in done.stderr
+
+
+def test_a_step_s_dots_hold_nobody_up(copy):
+    """What waits for the end of the output does not wait for the next dot."""
+    started = time.monotonic()
+    failing = copy / "python-failing"
+    failing.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {sys.executable} "$@"\nexit 1\n')
+    failing.chmod(0o755)
+    assert " FAILED\n" in set_up(copy, PIVOTRL_PYTHON=str(failing)).stderr
+    assert time.monotonic() - started < 20
+
+
 @pytest.mark.slow
 def test_a_failed_step_says_which_why_and_what_to_do(copy):
     done = set_up(copy, PIVOTRL_PYTHON=sys.executable, **NOWHERE)

@@ -66,15 +66,29 @@ choose_python() {
 
 num_steps=7
 step_index=0
+alive_every=30 # seconds to a dot on a step's line
+
+# Dots until it is killed or the set-up is gone. `read` of a pipe that nobody writes to sleeps without a process of its own,
+# which would outlive this one and hold the output open.
+dots() {
+  exec 9>&-
+  while read -rt "$alive_every" <> <(:) || kill -0 $$ 2>/dev/null; do printf . >&2; done
+}
+
 # step TITLE HINT COMMAND...: runs COMMAND with its output in the log; one line on the terminal; on failure says what to do and stops.
 step() {
-  local title="$1" hint="$2" started=$SECONDS lines_before
+  local title="$1" hint="$2" started=$SECONDS lines_before alive status=0
   shift 2
   step_index=$((step_index + 1))
   lines_before=$(wc -l <"$log")
   printf '[setup] %d/%d %-58s' "$step_index" "$num_steps" "$title" >&2
   printf '\n=== %s: %s\n' "$title" "$*" >>"$log"
-  if "$@" >>"$log" 2>&1; then
+  dots &
+  alive=$!
+  if "$@" >>"$log" 2>&1; then :; else status=1; fi
+  kill "$alive" 2>/dev/null || true
+  wait "$alive" 2>/dev/null || true
+  if [ "$status" = 0 ]; then
     printf '%4d s\n' $((SECONDS - started)) >&2
     return
   fi
@@ -163,7 +177,7 @@ main() {
   wanted="$(choose_python)"
   rm -f "$venv/setup.stamp"
   : >"$log"
-  say "setting up $venv with $("$wanted" -V 2>&1) ($wanted): about 2 minutes and 4 GB the first time. Log: $log"
+  say "setting up $venv with $("$wanted" -V 2>&1) ($wanted): 2 to 15 minutes the first time, most of it packages on their way, and 4 GB. Log: $log"
   local network="is there a connection to a Python package index? Behind a proxy, set HTTPS_PROXY; with a folder of wheels, set PIP_FIND_LINKS."
   step "virtual environment" "check that '$wanted -m venv' works and that $venv can be written." make_venv "$wanted"
   step "torch $torch_version, CPU build" "$network" install_torch
