@@ -122,9 +122,10 @@ class Checkpoints:
                 f"{damage}; set checkpoint.fallback=true to continue from {before.name}, the one before it, or choose "
                 "another output folder"
             )
-        on_first(self._world, lambda: checkpoint_rotation.set_aside(self._folder, target, before))
+        aside = on_first(self._world, lambda: checkpoint_rotation.set_aside(self._folder, target, before))
         if self._world.rank == 0:
-            print(f"{damage}; continuing from {before}, as checkpoint.fallback says", flush=True)
+            left = f"; the damaged one is now {aside.name}: delete it when you like" if aside else ""
+            print(f"{damage}; continuing from {before}, as checkpoint.fallback says{left}", flush=True)
 
     # ------------------------------------------------------------------ saving
 

@@ -19,6 +19,7 @@ from pivotrl.policy.agree import together
 
 MANIFEST = "checksums.json"
 _BLOCK = 1 << 22
+_DAMAGED = "is damaged: it does not have the bytes that were saved"
 
 
 class DamagedCheckpoint(ValueError):
@@ -96,7 +97,7 @@ def check(path: Path, entry: Entry) -> None:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size != entry.size:
-                raise DamagedCheckpoint(f"{path}: {size} bytes found, {entry.size} expected")
+                raise DamagedCheckpoint(f"{path} {_DAMAGED} ({size} bytes found, {entry.size} expected)")
             found = hashlib.sha256()
             while block := file.read(_BLOCK):
                 found.update(block)
@@ -104,7 +105,9 @@ def check(path: Path, entry: Entry) -> None:
     except OSError as error:
         raise DamagedCheckpoint(f"{path}: {error.strerror}, but {MANIFEST} has it") from None
     if found.hexdigest() != entry.sha256:
-        raise DamagedCheckpoint(f"{path}: SHA-256 {found.hexdigest()[:16]}... found, {entry.sha256[:16]}... expected")
+        raise DamagedCheckpoint(
+            f"{path} {_DAMAGED} (SHA-256 {found.hexdigest()[:16]}... found, {entry.sha256[:16]}... expected)"
+        )
 
 
 def settle(path: Path) -> Entry:
@@ -133,7 +136,7 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
         files = manifest["files"]
         if manifest["sha256"] != _own(files):
             raise DamagedCheckpoint(
-                f"{path}: its own checksum is {manifest['sha256']!r:.20}, {_own(files)!r:.20} expected"
+                f"{path} {_DAMAGED} (its own checksum is {manifest['sha256']!r:.20}, {_own(files)!r:.20} expected)"
             )
         for name, (size, sha256) in files.items():
             outside = name.startswith("/") or ".." in name.split("/")

@@ -130,13 +130,15 @@ def before(folder: Path, damaged: Path | None) -> Path | None:
     return older[-1] if older else None
 
 
-def set_aside(folder: Path, damaged: Path | None, older: Path) -> None:
-    """Let `older` be the newest, and rename the damaged one."""
+def set_aside(folder: Path, damaged: Path | None, older: Path) -> Path | None:
+    """Let `older` be the newest, and rename the damaged one. Returns its new folder."""
     point(folder / "latest", older)
-    if damaged is not None:
-        number = len(list(folder.glob(f"{damaged.name}.damaged*")))
-        damaged.rename(damaged.with_name(f"{damaged.name}.damaged{number or ''}"))
-        sync_folder(folder)
+    if damaged is None:
+        return None
+    number = len(list(folder.glob(f"{damaged.name}.damaged*")))
+    aside = damaged.rename(damaged.with_name(f"{damaged.name}.damaged{number or ''}"))
+    sync_folder(folder)
+    return aside
 
 
 def _reward(path: Path) -> float | str | None:

@@ -157,16 +157,20 @@ def check_files(folder: Path) -> None:
     """Compare every file with the checkpoint's checksums, where it has any.
 
     Raises:
-        ValueError: a file is missing or is not what was written, or weights have no checksum; it is named.
+        DamagedCheckpoint: a file is missing or is not what was written, or weights have no checksum; it is named.
     """
     from pivotrl.policy import checkpoint_checksums
+    from pivotrl.policy.checkpoint_checksums import DamagedCheckpoint
 
     if (folder / checkpoint_checksums.MANIFEST).exists():
-        entries = checkpoint_checksums.read_manifest(folder)
-        for file in sorted(folder.glob("*.distcp")):
-            if file.name not in entries:
-                raise ValueError(f"{file}: {checkpoint_checksums.MANIFEST} does not have it")
-        for name, entry in entries.items():
-            checkpoint_checksums.check(folder / name, entry)
+        try:
+            entries = checkpoint_checksums.read_manifest(folder)
+            for file in sorted(folder.glob("*.distcp")):
+                if file.name not in entries:
+                    raise DamagedCheckpoint(f"{file}: {checkpoint_checksums.MANIFEST} does not have it")
+            for name, entry in entries.items():
+                checkpoint_checksums.check(folder / name, entry)
+        except DamagedCheckpoint as damage:
+            raise DamagedCheckpoint(f"{damage}; put back the file that was saved, or give another checkpoint") from None
     else:
         print(f"{folder}: it has no {checkpoint_checksums.MANIFEST}, so its files are not verified", flush=True)

@@ -190,6 +190,9 @@ def fallen_back(policy: Policy, run: Path, target: Path) -> None:
             flip(shard)
     said = told(policy, run, fallback=True)
     assert said.startswith("step 2: ") and (str(shard) in said) == (dist.get_rank() == 0), said
+    if dist.get_rank() == 0:
+        assert f"{shard} is damaged: it does not have the bytes that were saved (SHA-256 " in said, said
+        assert said.endswith("; the damaged one is now step_000003.damaged: delete it when you like\n"), said
     assert (run / "step_000003.damaged" / shard.name).exists() and not target.exists()
     assert newest(run) == run / "step_000002"
     with alone() as me:

@@ -19,13 +19,15 @@ def test_what_was_written_is_accepted_and_any_other_file_named(tmp_path: Path) -
     flipped = bytearray(data)
     flipped[12_345] ^= 1
     for content, said in {
-        bytes(flipped): "SHA-256 .* found, .* expected",
-        data[:-1]: "25599 bytes found, 25600 expected",
+        bytes(flipped): r"SHA-256 .* found, .* expected\)",
+        data[:-1]: r"25599 bytes found, 25600 expected\)",
         data + b"x": "25601 bytes found",
         b"": "0 bytes found",
     }.items():
         path.write_bytes(content)
-        with pytest.raises(DamagedCheckpoint, match=f"shard: {said}"):
+        with pytest.raises(
+            DamagedCheckpoint, match=rf"shard is damaged: it does not have the bytes that were saved \({said}"
+        ):
             sums.check(path, entry)
     path.unlink()
     with pytest.raises(DamagedCheckpoint, match="shard: No such file"):
@@ -54,7 +56,7 @@ def test_a_file_that_does_not_hold_what_was_written_is_seen_at_once(tmp_path: Pa
     file = sums.HashedFile(tmp_path / "shard")
     file.write(b"abc")
     file._file.write(b"a disk's mistake")
-    with pytest.raises(DamagedCheckpoint, match="shard: 19 bytes found, 3 expected"):
+    with pytest.raises(DamagedCheckpoint, match=r"shard is damaged: .* \(19 bytes found, 3 expected"):
         file.settle()
 
 

@@ -138,12 +138,13 @@ def test_latest_is_refused_where_it_names_nothing_and_replaced_where_it_is_missi
 
 
 def test_damaged_checkpoints_are_set_aside_and_never_removed(tmp_path: Path) -> None:
-    for _ in range(2):
+    for number in ("", "1"):
         save(tmp_path, 1, keep=2)
         damaged = save(tmp_path, 2, keep=2)
         older = checkpoint_rotation.before(tmp_path, damaged)
         assert older == tmp_path / "step_000001"
-        checkpoint_rotation.set_aside(tmp_path, damaged, older)
+        aside = checkpoint_rotation.set_aside(tmp_path, damaged, older)
+        assert aside == tmp_path / f"step_000002.damaged{number}" and aside.is_dir()
     assert names(tmp_path) == ["latest", "step_000001", "step_000002.damaged", "step_000002.damaged1"]
     assert (tmp_path / "latest").read_text() == "step_000001"
     checkpoint_rotation.clean(tmp_path)

@@ -167,7 +167,7 @@ def test_a_checkpoint_with_a_flipped_bit_is_refused(
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ValueError, match=f"{file}: SHA-256"):
+    with pytest.raises(ValueError, match=rf"{file} is damaged: .*SHA-256.*; put back .*, or give another checkpoint"):
         DistFiles(broken, Architecture.from_hf(broken / "hf"))
 
 
@@ -231,7 +231,7 @@ def test_the_config_in_a_checkpoint_has_a_checksum_too(
 ) -> None:
     shutil.copytree(folders["megatron"], tmp_path / "broken")
     edit_config(tmp_path / "broken" / "hf", rope_parameters={"rope_theta": 77.0})
-    with pytest.raises(ValueError, match=r"hf/config.json: \d+ bytes found"):
+    with pytest.raises(ValueError, match=r"hf/config.json is damaged: .*\(\d+ bytes found"):
         convert.to_hf(tmp_path / "broken", tmp_path / "out", 1 << 30)
 
 
@@ -241,7 +241,7 @@ def test_weights_that_the_checksums_leave_out_are_refused(
     shutil.copytree(folders["megatron"], tmp_path / "broken")
     (tmp_path / "broken" / "checksums.json").unlink()
     checkpoint_checksums.write_manifest(tmp_path / "broken", {})
-    with pytest.raises(ValueError, match=r"distcp: checksums.json does not have it"):
+    with pytest.raises(ValueError, match=r"distcp: checksums.json does not have it; put back"):
         convert.to_hf(tmp_path / "broken", tmp_path / "out", 1 << 30)
 
 
