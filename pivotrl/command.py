@@ -4,6 +4,7 @@ heavy: it must work in a Python that has none of the packages."""
 import argparse
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -37,8 +38,8 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
 
     Returns:
         The exit code: 0; 2 after a ValueError or an OSError (a user's mistake, or a full disk) or where a package is
-        missing, 1 after a RefitError, 3 where a health gate stopped the run, and 130 after Ctrl-C, each said in one
-        line.
+        missing, 1 after a RefitError, 3 where a health gate stopped the run, and 128 + N after signal N (130 after
+        Ctrl-C; others where the command turns them into a KeyboardInterrupt of their number), each said in one line.
     """
     quiet()
 
@@ -63,10 +64,10 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
 
     try:
         return with_packages(name, on_this_rank)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if "RANK" not in os.environ:  # the one that started the ranks speaks for them
             print(f"{name}: interrupted", file=sys.stderr, flush=True)
-        return 130
+        return 128 + (stop.args[0] if stop.args else signal.SIGINT)
 
 
 def run_alone(name: str, work: Callable[[], None]) -> int:

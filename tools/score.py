@@ -53,7 +53,7 @@ def verifier_section(options: argparse.Namespace):
     workers = len(os.sched_getaffinity(0)) if options.workers is None else options.workers
     section = {"name": options.verifier, "preset": options.preset, "workers": workers, "seconds": options.seconds}
     section["params"] = parameters(options.param)
-    return parse_config({"output": "", "model": {"path": ""}, "verifier": section}, "command line").verifier
+    return parse_config({"output": "none", "model": {"path": "none"}, "verifier": section}, "command line").verifier
 
 
 def parameters(words: list[str]) -> dict:
@@ -107,11 +107,7 @@ def run(options: argparse.Namespace) -> bool:
 def main() -> int:
     options = parse_arguments()
     well = []
-    try:
-        code = run_command("score", [__file__], 1, lambda: well.append(run(options)))
-    except KeyboardInterrupt as stop:
-        print("score: interrupted; nothing is written", file=sys.stderr)
-        return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+    code = run_command("score", [__file__], 1, lambda: well.append(run(options)))
     return code or (0 if all(well) else 1)
 
 
