@@ -11,6 +11,7 @@ from pivotrl.policy.balance import TOKENS, Plan, assign, partition, spread
 from pivotrl.policy.cost import Cost
 from pivotrl.policy.packing import Sample
 from pivotrl.policy.tree_attention import Tree, visible
+from tests.launch import REPOSITORY
 from tests.policy.groups import sample_lists
 
 PACKINGS = st.sampled_from(["prompt_once", "plain"])
@@ -144,26 +145,7 @@ def test_cost_counts_what_attention_sees(prompt: int, responses: list[int]) -> N
 
 
 def test_flops_of_qwen3_30b_are_six_for_each_active_weight() -> None:
-    arch = Architecture(
-        name="Qwen3MoeForCausalLM",
-        layers=48,
-        hidden=2048,
-        heads=32,
-        kv_heads=4,
-        head_dim=128,
-        ffn=6144,
-        vocab=151936,
-        max_positions=40960,
-        norm_eps=1e-6,
-        rope_theta=1e6,
-        rope_factor=None,
-        tied=False,
-        attention_bias=False,
-        qk_norm=True,
-        experts=128,
-        top_k=8,
-        expert_ffn=768,
-    )
+    arch = Architecture.from_hf(REPOSITORY / "pivotrl/planning/published/Qwen3-30B-A3B")
     cost = Cost.of(arch)
     active = cost.token / 6 + 2 * arch.hidden * arch.vocab
     assert active == pytest.approx(3.35e9, rel=0.01), "3.3 billion of its 30.5 are active, with the embedding"
