@@ -1,12 +1,11 @@
 """Verdicts of a step's groups: most of them while the engine still samples others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-import torch.distributed as dist
-
+from pivotrl.policy.agree import together
 from pivotrl.rollout.records import Sample
 from pivotrl.trajectories.records import Turn
 from pivotrl.verifiers.base import Verdict
@@ -46,17 +45,14 @@ class Judging:
 
     def verdicts(self, groups: Sequence[list[Sample]]) -> list[list[Verdict]]:
         """The verdicts of all groups, in order, on every rank (collective)."""
-        found = self._gather({index: done.result()[0] for index, done in self._ahead.items()})
+        found = self._everyones(lambda: {index: done.result()[0] for index, done in self._ahead.items()})
         left = [index for index in range(len(groups)) if index not in found]
         if left:
             mine = left[self._world.rank :: self._world.world_size]
-            verdicts = self._scorer.verdicts([self._turns[index] for index in mine], [groups[index] for index in mine])
-            found |= self._gather(dict(zip(mine, verdicts, strict=True)))
+            turns, samples = [self._turns[index] for index in mine], [groups[index] for index in mine]
+            found |= self._everyones(lambda: dict(zip(mine, self._scorer.verdicts(turns, samples), strict=True)))
         return [found[index] for index in range(len(groups))]
 
-    def _gather(self, mine: dict[int, list[Verdict]]) -> dict[int, list[Verdict]]:
-        everyone: list[Any] = [mine]
-        if self._world.world_size > 1:
-            everyone = [None] * self._world.world_size
-            dist.all_gather_object(everyone, mine, group=self._world.object_group)
-        return {index: verdicts for part in everyone for index, verdicts in part.items()}
+    def _everyones(self, work: Callable[[], dict[int, list[Verdict]]]) -> dict[int, list[Verdict]]:
+        parts = together(self._world.object_group, work) if self._world.world_size > 1 else [work()]
+        return {index: verdicts for part in parts for index, verdicts in part.items()}
