@@ -91,13 +91,18 @@ def test_the_engine_goes_on_while_a_verdict_is_made(scorer: Scorer) -> None:
 
 
 def test_the_ranks_of_an_engine_share_its_groups(scorer: Scorer) -> None:
-    taken = []
+    taken, asked = [], []
     for rank in (2, 3):
         with Judging(session_of(scorer, tensor=2, rank=rank), TURNS) as judging:
             for index in range(6):
                 judging.hear(index, GROUPS[index])
             taken.append(sorted(judging._ahead))
+            asked.append(judging)
     assert taken == [[0, 2, 4], [1, 3, 5]]
+    # Both judged with one scorer's processes, each from a thread of its own.
+    expected = scorer.verdicts(TURNS, GROUPS)
+    for judging in asked:
+        assert all(found.result(60) == [expected[index]] for index, found in judging._ahead.items())
 
 
 def test_what_judges_in_this_process_waits(scorer: Scorer) -> None:

@@ -39,7 +39,7 @@ def run_ranks(num_ranks: int, command: list[str]) -> int:
         then ended.
     """
     # A launcher that is asked to end must end its ranks, which the `finally` below does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with tempfile.TemporaryDirectory() as folder:
         ranks = []
@@ -67,6 +67,7 @@ def run_ranks(num_ranks: int, command: list[str]) -> int:
                     process.wait()
                 if output is not None:
                     output.close()
+            signal.signal(signal.SIGTERM, before)
 
 
 def _wait(ranks: list) -> int:

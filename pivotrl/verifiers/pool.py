@@ -2,6 +2,7 @@
 
 import selectors
 import signal
+import threading
 import time
 import weakref
 from collections import Counter, deque
@@ -32,7 +33,7 @@ FAULTS = ("time_limit", "crashed", "verifier_error")
 
 
 class VerdictPool:
-    """Judges with one verifier, in `workers` processes that start with the first jobs and stay. Not thread-safe.
+    """Judges with one verifier, in `workers` processes that start with the first jobs and stay. Threads take turns.
 
     Reasons beside the verifier's own, each with reward 0: `time_limit`, a verdict took more than `seconds` (of its
     process's running and sleeping, see `clock.py`) and its worker was killed; `crashed`, the worker died of it;
@@ -59,6 +60,7 @@ class VerdictPool:
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._pace = 0.001
+        self._turn = threading.Lock()
         self._end_all = weakref.finalize(self, _end_all, self._children, self._selector)
 
     def judge(self, jobs: Sequence[Job]) -> list[Verdict]:
@@ -66,14 +68,15 @@ class VerdictPool:
 
         Raises ValueError where a row's parameters are unusable, and RuntimeError where a worker cannot start.
         """
-        if not self.verifier.in_pool:
-            found = self.verifier.verify_all(jobs)
-            self._judged(len(found))
-        elif not self._workers:
-            found = [self._judge_here(*job) for job in jobs]
-        else:
-            found = self._judge_in_workers(jobs)
-        self.faults.update(v.reason for v in found if v.reason in FAULTS)
+        with self._turn:  # answers carry no name of who asked
+            if not self.verifier.in_pool:
+                found = self.verifier.verify_all(jobs)
+                self._judged(len(found))
+            elif not self._workers:
+                found = [self._judge_here(*job) for job in jobs]
+            else:
+                found = self._judge_in_workers(jobs)
+            self.faults.update(v.reason for v in found if v.reason in FAULTS)
         return found
 
     def _judge_here(self, attempt: Attempt, params: dict[str, Any] | None) -> Verdict:
@@ -86,8 +89,12 @@ class VerdictPool:
         return [child.pid for child in self._children]
 
     def close(self) -> None:
-        """End the workers, which happens by itself when the pool is gone or Python ends, and close the verifier."""
-        self._end_all()
+        """End the workers, which happens by itself when the pool is gone or Python ends, and close the verifier.
+
+        Waits for a thread that is judging.
+        """
+        with self._turn:
+            self._end_all()
         if hasattr(self.verifier, "close"):
             self.verifier.close()
 

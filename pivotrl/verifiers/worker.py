@@ -31,7 +31,10 @@ _PAGE = resource.getpagesize()
 
 def serve(source: BinaryIO, sink: BinaryIO) -> int:
     """Answer lines until they end; returns the exit code."""
-    hello = Hello(*decode(source.readline()))
+    first = source.readline()
+    if not first.endswith(b"\n"):  # the pool was gone before it said anything
+        return 0
+    hello = Hello(*decode(first))
     sys.path[:] = hello.path
     try:
         verifier = build_verifier(VerifierConfig(**hello.config))

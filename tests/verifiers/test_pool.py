@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def test_verdicts_and_their_order_do_not_depend_on_the_workers(workers):
         assert judges.judge([]) == []
         assert not judges.faults
     assert VerdictPool(config, 0, 20.0).judge(jobs) == expected
+
+
+def test_threads_take_turns():
+    """Else each would read the other's answers, and wait for its own for ever."""
+    config, jobs = VerifierConfig(), list(calls(300))
+    expected = [build_verifier(config).verify(*one) for one in jobs]
+    with VerdictPool(config, 2, 20.0) as judges, ThreadPoolExecutor(2) as threads:
+        found = threads.map(judges.judge, [jobs[index::4] for index in range(4)])
+        assert list(found) == [expected[index::4] for index in range(4)]
 
 
 @pytest.mark.parametrize(
