@@ -19,11 +19,11 @@ DECIDES = {
     "model": ("path", "dtype"),
     "trajectories": ("files", "format", "min_reward", "tools", "heldout_share", "row_verifiers"),
     "verifier": ("name", "preset", "params"),
-    "pivots": ("samples", "temperature", "top_p", "limit", "chunk"),
+    "pivots": ("samples", "profiling", "temperature", "top_p", "limit", "chunk"),
     "rollout": ("tensor", "max_model_len", "max_new_tokens", "max_num_seqs", "tool_parser", "reasoning_parser"),
 }
-"""Keys that change what a profile holds. `pivots.max_mean` is not among them: it only chooses from finished
-profiles."""
+"""Keys that change what a profile holds. `pivots.max_mean` and `pivots.keep` are not among them: they only choose from
+finished profiles."""
 
 
 class ProgressLog:

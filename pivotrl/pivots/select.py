@@ -1,10 +1,12 @@
 """Which turns teach: the paper's rule on a profile (arXiv 2603.21383, eq. 5), and the counts that a summary reports."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 from pivotrl.trajectories.actions import action_kind
 from pivotrl.trajectories.records import Profile, Turn
+
+Keep = Literal["pivots", "mixed", "all"]
 
 
 def make_profile(
@@ -29,11 +31,16 @@ def is_pivot(profile: Profile, max_mean: float) -> bool:
     return profile.variance > 0 and profile.mean < max_mean
 
 
-class Tally:
-    """Counts over profiled turns, in all, by tool and by depth."""
+def is_kept(profile: Profile, max_mean: float, keep: Keep) -> bool:
+    """Whether the turn goes into pivots.jsonl, by `pivots.keep`: the pivots, every mixed turn, or all."""
+    return {"pivots": is_pivot(profile, max_mean), "mixed": profile.variance > 0, "all": True}[keep]
 
-    def __init__(self, max_mean: float):
-        self._max_mean = max_mean
+
+class Tally:
+    """Counts over profiled turns, in all, by tool and by depth; `pivots` counts what `keep` keeps."""
+
+    def __init__(self, max_mean: float, keep: Keep = "pivots"):
+        self._max_mean, self._keep = max_mean, keep
         self._all: Counter[str] = Counter()
         self._by_tool: dict[str, Counter[str]] = {}
         self._by_depth: dict[int, Counter[str]] = {}
@@ -48,7 +55,7 @@ class Tally:
         for count in counts:
             count["candidates"] += 1
             count[outcome(profile)] += 1
-            count["pivots"] += is_pivot(profile, self._max_mean)
+            count["pivots"] += is_kept(profile, self._max_mean, self._keep)
             count["reward"] += profile.mean
 
     def report(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pivotrl.pivots.profile import gather, profile
 from pivotrl.pivots.progress import ProgressLog, header_of
 from pivotrl.pivots.reasons import ReasonTally
 from pivotrl.pivots.score import Scorer
-from pivotrl.pivots.select import Tally, is_pivot
+from pivotrl.pivots.select import Tally, is_kept
 from pivotrl.trajectories.records import Pivot, Profile
 from pivotrl.trajectories.store import write_json, write_jsonl
 from pivotrl.trajectories.template import ChatTemplate
@@ -106,7 +106,7 @@ def write_selection(
     config: RunConfig, found: Survey, template: ChatTemplate, log: ProgressLog, out: Path
 ) -> dict[str, Any]:
     """Turn a finished log into the four files; each appears whole. Returns the summary."""
-    tally, reasons = Tally(config.pivots.max_mean), ReasonTally()
+    tally, reasons = Tally(config.pivots.max_mean, config.pivots.keep), ReasonTally()
     write_jsonl(out / "pivots.jsonl", _pivot_rows(config, found, template, log, tally, reasons))
     write_jsonl(out / "profile.jsonl", (row for result in log.results() for row in result["profiles"]))
     write_jsonl(out / "rejected.jsonl", _rejected_rows(config, log))
@@ -139,7 +139,7 @@ def _pivot_rows(
                 raise log.fault(result["chunk"] + 2, f"turn {profiled.id!r} is not the files' next one")
             tally.add(turn, profiled)
             reasons.add(profiled.rewards, profiled.reasons)
-            if is_pivot(profiled, config.pivots.max_mean):
+            if is_kept(profiled, config.pivots.max_mean, config.pivots.keep):
                 prompt_ids = template.encode(turn.messages, turn.tools)
                 yield Pivot(turn, profiled, prompt_ids, template.hash).to_json()
 
@@ -178,6 +178,8 @@ def _summary(
         "policy": config.model.path,
         "template_hash": template.hash,
         "samples": config.pivots.samples,
+        "profiling": config.pivots.profiling,
+        "keep": config.pivots.keep,
         "temperature": config.pivots.temperature,
         "top_p": config.pivots.top_p,
         "max_mean": config.pivots.max_mean,

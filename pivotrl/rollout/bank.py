@@ -37,7 +37,7 @@ def key_of(weights: str, request: Request) -> str:
         request: its seed tells draws of one pivot apart.
     """
     decides = [weights, request.prompt_ids, request.n, request.seed, request.temperature, request.top_p]
-    decides += [request.max_tokens, request.routes]
+    decides += [request.max_tokens, request.routes, request.first]
     return hashlib.sha256(dumps(decides).encode("ascii")).hexdigest()[:32]
 
 

@@ -125,7 +125,8 @@ def _is_greedy(request: Request) -> bool:
 
 
 def _core_requests(engine: Any, request: Request) -> Iterator[Any]:
-    """One core request for each sample; sample i draws from the request's seed + i, as in `LLM.generate`.
+    """One core request for each sample; sample i draws from the request's seed + `first` + i: with `first` 0, as in
+    `LLM.generate`.
 
     Routes of the prompt are asked of the first sample only.
     """
@@ -135,7 +136,7 @@ def _core_requests(engine: Any, request: Request) -> Iterator[Any]:
     )
     for index in range(template.sampling_params.n):
         one, params = copy(template), copy(template.sampling_params)
-        params.n, params.seed = 1, template.sampling_params.seed + index
+        params.n, params.seed = 1, template.sampling_params.seed + request.first + index
         params.routed_experts_prompt_start = 0 if request.routes and index == 0 else len(request.prompt_ids)
         one.sampling_params = params
         one.request_id = one.external_req_id = f"{template.request_id}_{index}"

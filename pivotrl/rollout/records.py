@@ -21,6 +21,9 @@ class Request:
     """Sampled tokens, at most."""
     routes: bool = False
     """Whether the samples bring the experts that their tokens went to; needs an engine that returns routes."""
+    first: int = 0
+    """Number of its first sample: sample i draws from the seed and first + i, so a prompt's samples [0, K) are the same
+    ones however they are split into rounds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,11 @@ def test_a_finished_selection_started_again_samples_nothing_and_may_take_another
     assert not engine.requests and first == second and bytes_of(tmp_path / "out") == before
     third, engine = select(settings(trajectories, max_mean=1.0), tmp_path / "out")
     assert not engine.requests and third["pivots"] == third["mixed"] > first["pivots"]
+    mixed, engine = select(settings(trajectories, keep="mixed"), tmp_path / "out")
+    assert not engine.requests and mixed["pivots"] == mixed["mixed"] > first["pivots"]
+    ablation, engine = select(settings(trajectories, keep="all"), tmp_path / "out")
+    assert not engine.requests and ablation["pivots"] == ablation["candidates"] > mixed["pivots"]
+    assert len(rows_of(tmp_path / "out" / "pivots.jsonl")) == ablation["candidates"]
 
 
 def test_another_configuration_does_not_continue_a_selection(tmp_path, trajectories):

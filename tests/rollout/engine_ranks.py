@@ -89,6 +89,9 @@ def seeds(stand: Stand) -> None:
     same_prompt = [Request(stand.prompts[3], 8, seed, 1.0, 1.0, 24) for seed in range(4)]
     drawn = [tuple(one.token_ids) for samples in engine.generate_all(same_prompt) for one in samples]
     assert len(set(drawn)) == 32, "samples of one prompt repeat each other"
+    rounds = [replace(same_prompt[0], n=n, first=first) for n, first in [(3, 0), (5, 3)]]
+    again = [tuple(one.token_ids) for samples in engine.generate_all(rounds) for one in samples]
+    assert again == drawn[:8], "drawn in rounds, a prompt's samples are other ones"
 
 
 def groups_are_heard_as_they_finish(stand: Stand) -> None:

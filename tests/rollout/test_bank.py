@@ -133,7 +133,7 @@ def test_groups_of_other_weights_or_another_request_are_never_taken(tmp_path: Pa
     assert len(other.sampled) == 8
     base, key = REQUESTS[0], bank.key_of("w", REQUESTS[0])
     changes = {"prompt_ids": [0, 7, 9], "n": 4, "seed": 99, "temperature": 0.9, "top_p": 0.5, "max_tokens": 17}
-    for name, value in (changes | {"routes": True}).items():
+    for name, value in (changes | {"routes": True, "first": 3}).items():
         assert bank.key_of("w", replace(base, **{name: value})) != key, name
     next_step = Engine()
     bank.generate(next_step, REQUESTS, tmp_path, 4)

@@ -6,6 +6,7 @@ of the tokens run since the last one, from `routed_experts_prompt_start` on, and
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,3 +136,14 @@ def test_every_rank_of_a_tensor_parallel_engine_keeps_routes() -> None:
     with environment.routes_on_every_rank():
         assert worker.get_tp_group().is_first_rank
     assert worker.get_tp_group is original
+
+
+def test_samples_drawn_in_rounds_have_the_seeds_of_one_request(generation) -> None:
+    def seeds(*requests: Request) -> list[int]:
+        core = Core([1] * 6)
+        generation.run(engine(core), requests)
+        return [one.sampling_params.seed for one in core.requests]
+
+    whole = request(6, routes=False)
+    rounds = [replace(whole, n=n, first=first) for n, first in [(2, 0), (3, 2), (1, 5)]]
+    assert seeds(*rounds) == seeds(whole) and len(set(seeds(whole))) == 6
