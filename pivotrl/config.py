@@ -11,6 +11,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from pivotrl import plain_yaml
+from pivotrl.environment import EnvironmentConfig
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.pivots.config import PivotsConfig
 from pivotrl.policy.config import CheckpointConfig, ModelConfig, OptimizerConfig, ParallelConfig, TrainingConfig
@@ -44,6 +45,7 @@ class RunConfig(Section):
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    environment: EnvironmentConfig = EnvironmentConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     health: HealthConfig = HealthConfig()
 

@@ -1,0 +1,105 @@
+"""Dialogs played at once, with an engine that recites: the same figures as the demo's own measurement of tasks."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from pivotrl.config import parse_config
+from pivotrl.demo import evaluate
+from pivotrl.demo.environment import DeskEnvironment
+from pivotrl.environment import Observation, build_environment
+from pivotrl.episodes import Episode, Play, play
+from pivotrl.rollout.records import Request
+from pivotrl.trajectories.template import ChatTemplate
+from tests.demo.test_evaluate import TASKS, Parser, Reciter, book
+from tests.launch import REPOSITORY
+
+__all__ = ["book"]  # a fixture
+
+HOW = Play(temperature=1.0, top_p=1.0, max_new_tokens=evaluate.TURN_TOKENS, context=512, max_turns=99)
+
+
+@pytest.fixture(scope="module")
+def template() -> ChatTemplate:
+    return ChatTemplate(REPOSITORY / "pivotrl" / "demo" / "base")
+
+
+class Spy(Reciter):
+    """Keeps the requests of each call."""
+
+    asked: list[list[Request]]
+
+    def generate_all(self, requests: list[Request]):
+        self.asked = [*getattr(self, "asked", []), list(requests)]
+        return super().generate_all(requests)
+
+
+def played(engine, template, how: Play = HOW, tasks: Sequence[int] = range(len(TASKS))) -> list[Episode]:
+    worlds = [build_environment("desk", "9") for _ in tasks]
+    return play(engine, Parser(), template, worlds, tasks, lambda dialog, turn: 100 * dialog + turn, how)
+
+
+@pytest.mark.parametrize("spoil_every", [0, 1])
+@pytest.mark.parametrize("spared", [0, 40, 150])
+def test_it_agrees_with_the_demos_measurement(template, book, spoil_every: int, spared: int) -> None:
+    engine, other = Spy(template, book, spoil_every), Reciter(template, book, spoil_every)
+    longest = max(len(prompt) for prompt in book) + evaluate.TURN_TOKENS
+    context = longest - spared
+    expected = evaluate.task_success(other, Parser(), template, TASKS, context=context)
+    episodes = played(engine, template, replace(HOW, context=context))
+    assert [episode.reward == 1 for episode in episodes] == expected.solved
+    assert sum(len(episode.turns) for episode in episodes) / len(TASKS) == expected.turns
+    assert other.calls - engine.calls in (0, 1), "one call serves the next turns of all open dialogs, and none is empty"
+    assert [episode.task for episode in episodes] == list(range(len(TASKS)))
+    if spoil_every == 0:
+        assert sum(episode.abandoned for episode in episodes) / len(TASKS) == expected.unfinished
+        assert any(episode.abandoned for episode in episodes) == (spared > 0)
+
+
+def test_an_episode_keeps_what_was_sampled_where(template, book) -> None:
+    engine = Spy(template, book)
+    episodes = played(engine, template, tasks=[4, 4, 7])
+    assert episodes[0] == episodes[1]
+    for index, episode in enumerate(episodes):
+        asked = [r for call in engine.asked for r in call if r.seed // 100 == index]
+        assert [turn.prompt_ids for turn in episode.turns] == [request.prompt_ids for request in asked]
+        assert [request.seed for request in asked] == [100 * index + turn for turn in range(len(episode.turns))]
+        for turn in episode.turns:
+            assert template.decode(turn.sample.token_ids) == book[tuple(turn.prompt_ids)]
+
+
+def test_turns_run_out(template, book) -> None:
+    full = played(Reciter(template, book), template)
+    short = played(Reciter(template, book), template, replace(HOW, max_turns=4))
+    for whole, cut in zip(full, short, strict=True):
+        assert len(cut.turns) == min(4, len(whole.turns)) and cut.turns == whole.turns[:4]
+        assert (cut.ended, cut.reward) == (("done", 1.0) if len(whole.turns) <= 4 else ("turns", 0.0))
+    assert {episode.ended for episode in short} == {"done", "turns"}
+
+
+def test_a_world_that_fails_is_named_with_its_task(template, book) -> None:
+    class Broken(DeskEnvironment):
+        def step(self, items: list[dict]) -> Observation:
+            raise RuntimeError("the database is gone")
+
+    class Endless(DeskEnvironment):
+        def abandon(self) -> Observation:
+            return self._observe()
+
+    def one(world: DeskEnvironment, how: Play) -> None:
+        play(Reciter(template, book), Parser(), template, [world], [5], lambda dialog, turn: 0, how)
+
+    with pytest.raises(ValueError, match="step\\(\\) of task 5 raised RuntimeError: the database is gone"):
+        one(Broken("9"), HOW)
+    with pytest.raises(ValueError, match="abandon\\(\\) of task 5 did not end it"):
+        one(Endless("9"), replace(HOW, max_turns=1))
+
+
+def test_how_a_runs_configuration_plays() -> None:
+    tree = {"output": "x", "model": {"path": "m"}, "rollout": {"max_model_len": 300, "max_new_tokens": 40}}
+    assert Play.of(parse_config(tree, "test")) == Play(1.0, 1.0, 40, 300, 32)
+    tree["environment"] = {"max_turns": 5, "max_episode_tokens": 200}
+    assert Play.of(parse_config(tree, "test")) == Play(1.0, 1.0, 40, 200, 5)
+    tree["environment"]["max_episode_tokens"] = 1000
+    assert Play.of(parse_config(tree, "test")).context == 300
