@@ -22,6 +22,7 @@ from pivotrl.telemetry.health_config import (
     HealthConfig,
     ReasonsGate,
     RefitGate,
+    RefitTrendGate,
 )
 
 Row = Mapping[str, Any]
@@ -92,6 +93,7 @@ class Gates:
             "format": (config.format, Format(config.format)),
             "reasons": (config.reasons, Reasons(config.reasons, window)),
             "refit": (config.refit, Refit(config.refit, window)),
+            "refit_trend": (config.refit_trend, RefitTrend(config.refit_trend, window)),
         }
         self._gates = {name: pair for name, pair in every.items() if pair[0].action != "off"}
         self._since: dict[str, int] = {}
@@ -261,6 +263,32 @@ class Refit(Gate):
             return None
         held = f"{usual:.3g} s in the first {self._window} steps"
         return Finding(seconds, bound, f"the refit took {seconds:.3g} s, above {bound:.3g} s ({held})")
+
+
+class RefitTrend(Gate):
+    remedy = "look at refit_gb_per_second's curve; if a new start is as slow, others use the links"
+
+    def __init__(self, config: RefitTrendGate, window: int) -> None:
+        self._config, self._window = config, window
+        self._start: list[float] = []
+        self._last: deque[tuple[float, float]] = deque(maxlen=window)
+        """GB/s and seconds of the steps after the start."""
+
+    def look(self, row: Row) -> Finding | None:
+        speed, seconds = _number(row, "refit_gb_per_second"), _number(row, "refit_seconds")
+        if speed is None or seconds is None:
+            return None
+        if len(self._start) < self._window:
+            self._start.append(speed)
+            return None
+        self._last.append((speed, seconds))
+        now, lasts = (median(values) for values in zip(*self._last, strict=True))
+        usual, share = median(self._start), self._config.share_of_start
+        if len(self._last) < self._window or now >= share * usual or lasts < self._config.at_least:
+            return None
+        words = f"refits move {now:.3g} GB/s (median of the last {self._window} steps), below {share * usual:.3g}"
+        held = f"{share:g} x the {usual:.3g} of the first {self._window}"
+        return Finding(now, share * usual, f"{words} ({held})")
 
 
 def _number(row: Row, name: str) -> float | None:

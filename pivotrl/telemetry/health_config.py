@@ -83,6 +83,14 @@ class RefitGate(GateConfig):
     """Seconds below which a refit is never called slow."""
 
 
+class RefitTrendGate(GateConfig):
+    share_of_start: float = Field(0.75, gt=0, lt=1)
+    """Smallest share of the median GB/s of the first `health.window` steps that the median of the last as many keeps:
+    it hears what wears down by a little each step, which no single refit shows."""
+    at_least: float = Field(1.0, ge=0)
+    """Seconds that the median refit must take for its trend to count."""
+
+
 class HealthConfig(Section):
     window: int = Field(20, ge=2)
     """Steps that a running median looks back on, and first steps that count as the start of the run."""
@@ -102,4 +110,6 @@ class HealthConfig(Section):
     reasons: ReasonsGate = ReasonsGate(patience=3)
     """Rewards are given for the reasons that they were given for at first."""
     refit: RefitGate = RefitGate()
-    """Refits do not become slower."""
+    """No refit is much slower than at first."""
+    refit_trend: RefitTrendGate = RefitTrendGate()
+    """Refits do not become slower and slower."""

@@ -1,11 +1,9 @@
 """The numbers of each step: a JSON Lines file, TensorBoard, Weights & Biases, and one terminal line."""
 
-import importlib.util
 import json
 import math
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from pivotrl.telemetry.config import TelemetryConfig
 from pivotrl.telemetry.progress import format_seconds
+from pivotrl.telemetry.wandb_run import WandbRun
 
 METRICS_FILE = "metrics.jsonl"
 TERMINAL_METRICS = {
@@ -84,21 +83,23 @@ class MetricsWriter:
             steps: step the run ends before; gives the terminal line its total and ETA.
 
         Raises:
-            ValueError: `telemetry.wandb_project` is set and wandb is not installed.
+            ValueError: `telemetry.wandb_project` is set, and wandb is not installed or nobody is logged in.
         """
         self._steps = steps
         self._sinks: list[Any] = []
         self._file = None
         if rank != 0:
             return
-        run_dir = Path(run_dir)
+        run_dir, file = Path(run_dir), Path(run_dir) / METRICS_FILE
         if config.wandb_project is not None:
-            self._sinks.append(_WandbSink(run_dir, config.wandb_project))
+            rows = read_metrics(file) if file.exists() else []
+            earlier = [row for row in rows if row["step"] < start]
+            self._sinks.append(WandbRun(run_dir, config.wandb_project, earlier))
         if config.tensorboard:
             self._sinks.append(_TensorBoardSink(run_dir, start))
         run_dir.mkdir(parents=True, exist_ok=True)
-        keep_rows_before(run_dir / METRICS_FILE, start)
-        self._file = open(run_dir / METRICS_FILE, "a", encoding="ascii", newline="\n")  # noqa: SIM115
+        keep_rows_before(file, start)
+        self._file = open(file, "a", encoding="ascii", newline="\n")  # noqa: SIM115
 
     def __enter__(self) -> Self:
         return self
@@ -198,27 +199,3 @@ class _TensorBoardSink:
 
     def close(self) -> None:
         self._writer.close()
-
-
-class _WandbSink:
-    def __init__(self, run_dir: Path, project: str) -> None:
-        spec = importlib.util.find_spec("wandb")
-        if spec is None or spec.origin is None:  # a folder ./wandb, which wandb itself leaves behind, has no origin
-            raise ValueError(
-                f"telemetry.wandb_project is {project!r}, but wandb is not installed; "
-                "run `pip install wandb`, or write `wandb_project: null`"
-            )
-        import wandb
-
-        id_file = run_dir / "wandb_run_id"  # a resumed run goes on in the same W&B run
-        if not id_file.exists():
-            run_dir.mkdir(parents=True, exist_ok=True)
-            id_file.write_text(uuid.uuid4().hex[:12])
-        run_id = id_file.read_text().strip()
-        self._run = wandb.init(project=project, name=run_dir.name, id=run_id, resume="allow", dir=str(run_dir))
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        self._run.finish()

@@ -124,6 +124,24 @@ def test_refits_that_become_slow() -> None:
     assert spoke(quick) == {}, "a refit below a second is not slow"
 
 
+def test_refits_that_become_slower_by_a_little_each_step() -> None:
+    def worn(steps: int, base: float = 1.2) -> list[dict]:
+        """2 % more seconds and fewer GB/s at each step."""
+        rows = [(base * 1.02**step, 48 / (base * 1.02**step)) for step in range(steps)]
+        return [WELL | {"refit_seconds": seconds, "refit_gb_per_second": speed} for seconds, speed in rows]
+
+    # The medians of 6 steps are 0.75 apart after log(0.75) / log(1 / 1.02) = 14.5 steps, and the first is at step 2.5.
+    assert spoke(worn(30), refit="off") == {step: ["refit_trend"] for step in (20, 21, 23, 27)}
+    assert spoke(worn(19)) == {}, "what no single refit shows"
+    (event,) = judged(worn(21))[20]
+    assert event.value < event.bound and event.since == 20
+    assert "below 28.6 (0.75 x the 38.1 of the first 6)" in event.line()
+    assert spoke(worn(60, base=0.1), refit="off", refit_trend={"at_least": 0.5}) == {}, "refits below half a second"
+    steady = [WELL | {"refit_seconds": 1.2, "refit_gb_per_second": 40.0 if step % 3 else 9.0} for step in range(60)]
+    assert spoke(steady) == {}, "every third refit is slow, from the start"
+    assert spoke(worn(30), refit_trend="off") == {}
+
+
 def test_a_gate_that_stays_out_speaks_ever_more_rarely_but_a_stop_always() -> None:
     bad = [WELL | {"gap": 1.0}] * 20
     assert list(spoke(bad)) == [0, 1, 3, 7, 15]

@@ -66,15 +66,6 @@ def test_tensorboard_gets_every_number_under_a_grouped_name(tmp_path):
     assert "kl" not in events.Tags()["scalars"]
 
 
-def test_wandb_that_is_not_installed_is_said_with_the_remedy(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "wandb").mkdir()  # wandb's own log folder, which Python would take for a package
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ValueError, match="pip install wandb"):
-        MetricsWriter(tmp_path / "run", TelemetryConfig(tensorboard=False, wandb_project="pivots"))
-    MetricsWriter(tmp_path / "run", TelemetryConfig(tensorboard=False, wandb_project="pivots"), rank=1).close()
-
-
 def test_terminal_line_counts_from_one_and_shows_where_the_time_went():
     row = {"step": 11, "reward": 0.5123, "kl": None, "gap": 2.1e-6, "seconds.total": 3.24}
     row |= {"seconds.rollout": 1.9, "seconds.train": 0.94, "seconds.refit": 0.1, "seconds.verify": 0.01}

@@ -1,7 +1,6 @@
-"""The time line, the heartbeat, the GPU monitor and Weights & Biases. NVML and wandb are made up: neither is here."""
+"""The time line, the heartbeat and the GPU monitor. NVML is made up: there is none here."""
 
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -229,51 +228,6 @@ def test_without_a_gpu_a_driver_or_the_package_there_is_no_figure_and_no_word(nv
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert gpu.GpuMonitor("GPU-1", 60).take() is None
     assert capfd.readouterr() == ("", "")
-
-
-WANDB = """
-import json, os, pathlib
-
-class Run:
-    def __init__(self, settings):
-        self.log_file = pathlib.Path(settings["dir"]) / "logged.jsonl"
-        self.say({"init": settings, "mode": os.environ.get("WANDB_MODE")})
-    def say(self, row):
-        with open(self.log_file, "a") as file:
-            file.write(json.dumps(row) + "\\n")
-    def log(self, metrics, step):
-        self.say({"step": step, "metrics": metrics})
-    def finish(self):
-        self.say("finish")
-
-def init(**settings):
-    return Run(settings)
-"""
-
-
-def test_wandb_goes_on_in_the_same_run_offline_too(tmp_path: Path) -> None:
-    """wandb is not installed here: a module with the three calls that are made of it stands in."""
-    (tmp_path / "wandb.py").write_text(WANDB)
-    code = (
-        "import sys; from pivotrl.telemetry.config import TelemetryConfig;"
-        "from pivotrl.telemetry.metrics import MetricsWriter\n"
-        "start = int(sys.argv[2])\n"
-        "config = TelemetryConfig(tensorboard=False, wandb_project='pivots')\n"
-        "with MetricsWriter(sys.argv[1], config, start=start) as writer:\n"
-        "    writer.write(start, {'reward': 0.5, 'kl': float('nan')}, {'train': 2.0})\n"
-    )
-    for start in (0, 1):
-        environment = {"WANDB_MODE": "offline", "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
-        words = [sys.executable, "-c", code, str(tmp_path / "run"), str(start)]
-        subprocess.run(words, check=True, env=environment, capture_output=True, timeout=120)
-    rows = [json.loads(line) for line in (tmp_path / "run" / "logged.jsonl").read_text().splitlines()]
-    first, second = rows[0], rows[3]
-    assert first["mode"] == "offline"
-    assert first["init"] == second["init"] and first["init"]["resume"] == "allow"
-    assert (first["init"]["project"], first["init"]["name"], len(first["init"]["id"])) == ("pivots", "run", 12)
-    logged = {"reward": 0.5, "seconds.train": 2.0}
-    assert [rows[1], rows[4]] == [{"step": 0, "metrics": logged}, {"step": 1, "metrics": logged}]
-    assert [rows[2], rows[5]] == ["finish", "finish"]
 
 
 def test_a_timer_keeps_the_order_of_its_phases() -> None:
