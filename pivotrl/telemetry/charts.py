@@ -16,8 +16,11 @@ MAX_POINTS = 240
 Series = Sequence[tuple[float, float | None]]
 
 
-def line_chart(series: Mapping[str, Series], low: float | None = None, high: float | None = None) -> str:
-    """One line a series over a common x axis. Above 25 points the raw values are faint behind a running mean."""
+def line_chart(
+    series: Mapping[str, Series], low: float | None = None, high: float | None = None, marks: bool = False
+) -> str:
+    """One line a series over a common x axis. Above 25 points the raw values are faint behind a running mean. `marks`
+    shows every point as a spot."""
     lines = {name: _thin(values) for name, values in series.items()}
     values = [y for line in lines.values() for _, y in line if y is not None]
     xs = [x for line in lines.values() for x, _ in line]
@@ -32,7 +35,7 @@ def line_chart(series: Mapping[str, Series], low: float | None = None, high: flo
         body.append(_path(frame, shown, colour, 1.2 if smooth else 2, 0.3 if smooth else 1))
         if smooth:
             body.append(_path(frame, smooth, colour, 2, 1))
-        body += [_dot(frame, x, y, colour, name, len(shown) == 1) for x, y in shown]
+        body += [_dot(frame, x, y, colour, name, marks or len(shown) == 1) for x, y in shown]
     return frame.draw("".join(body)) + (_legend(list(lines)) if len(lines) > 1 else "")
 
 
@@ -113,7 +116,7 @@ def _path(frame: _Frame, line: Series, colour: str, width: float, opacity: float
 
 
 def _dot(frame: _Frame, x: float, y: float, colour: str, name: str, visible: bool) -> str:
-    """A spot to hover over; seen only where a lone point has no line."""
+    """A spot to hover over; where it is not `visible`, its line is."""
     title = escape(f"{name}, step {number(int(x))}: {number(float(y))}")
     paint = f'fill="{colour}"' if visible else 'fill="transparent"'
     return f'<circle cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="4" {paint}><title>{title}</title></circle>'
