@@ -1,12 +1,14 @@
 """One step's experience: sample a group at each pivot, judge every action, make the trainer's batch of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pivotrl.early_stop import Stopping, coin_of, decide
 from pivotrl.judging import Judging
 from pivotrl.objective.advantage import group_advantages
 from pivotrl.pivots.reasons import ReasonTally
@@ -20,6 +22,9 @@ from pivotrl.telemetry.metrics import PhaseTimer
 from pivotrl.trajectories.ids import stable_hash
 from pivotrl.trajectories.records import Pivot
 
+if TYPE_CHECKING:
+    from pivotrl.config import RunConfig
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -29,10 +34,22 @@ class Group:
     samples: list[Sample]
     rewards: list[float]
     reasons: list[str]
+    stopping: Stopping | None = None
+    """What `rollout.early_stop` decided."""
 
     @property
     def has_signal(self) -> bool:
         return min(self.rewards) < max(self.rewards)
+
+    @property
+    def weight(self) -> float:
+        """Of its loss."""
+        return 1.0 if self.stopping is None else self.stopping.weight
+
+    @property
+    def unchosen(self) -> int:
+        """The first so many samples were drawn whatever their rewards: means over them are not biased by stopping."""
+        return len(self.samples) if self.stopping is None else self.stopping.after
 
 
 def experience(session: Session, sampler: PivotSampler, step: int, timer: PhaseTimer) -> list[Group]:
@@ -40,27 +57,55 @@ def experience(session: Session, sampler: PivotSampler, step: int, timer: PhaseT
     `training.dynamic_sampling`, of as many as it takes."""
     groups: list[Group] = []
     for draw in range(sampler.rounds):
-        with timer.phase("rollout"):
-            pivots = sampler.batch(step, draw)
-            with Judging(session, [pivot.turn for pivot in pivots]) as judging:
-                samples = sample(session, pivots, step, draw, judging)
-        with timer.phase("verify"):
-            groups += judge(judging, pivots, samples)
+        pivots = sampler.batch(step, draw)
+        groups += _groups(session, pivots, requests_of(session.config, pivots, step, draw), step, timer)
         if sum(group.has_signal for group in groups) >= session.config.training.pivots_per_step:
             break
     return groups
 
 
-def sample(session: Session, pivots: Sequence[Pivot], step: int, draw: int, judging: Judging) -> list[list[Sample]]:
-    """`training.group_size` actions at each pivot from the engine's weights, on every rank (collective).
+def _groups(
+    session: Session, pivots: Sequence[Pivot], requests: Sequence[Request], step: int, timer: PhaseTimer
+) -> list[Group]:
+    """A group for each request (collective); with `rollout.early_stop` in two waves, of which the second has only the
+    groups that go on. All ranks decide by the same verdicts."""
+    early = session.config.rollout.early_stop
+    if early.after is None:
+        return _wave(session, pivots, requests, step, timer)
+    first = _wave(session, pivots, [replace(request, n=early.after) for request in requests], step, timer)
+    decided = [
+        replace(group, stopping=decide(group.rewards, request.n, early.keep, coin_of(request.seed)))
+        for group, request in zip(first, requests, strict=True)
+    ]
+    going = [index for index, group in enumerate(decided) if not group.stopping.stopped]
+    if going:
+        rest = [replace(requests[index], n=requests[index].n - early.after, first=early.after) for index in going]
+        second = _wave(session, [pivots[index] for index in going], rest, step, timer)
+        for index, more in zip(going, second, strict=True):
+            group = decided[index]
+            decided[index] = replace(
+                group,
+                samples=group.samples + more.samples,
+                rewards=group.rewards + more.rewards,
+                reasons=group.reasons + more.reasons,
+            )
+    return decided
 
-    Each request's seed follows from the run's seed, the step, the pivot's id and the draw, so a resumed run draws the
-    same; with `rollout.bank` it takes what a killed one had finished. `judging` hears of this rank's groups as they are
-    done.
-    """
-    config = session.config
+
+def _wave(
+    session: Session, pivots: Sequence[Pivot], requests: Sequence[Request], step: int, timer: PhaseTimer
+) -> list[Group]:
+    with timer.phase("rollout"), Judging(session, [pivot.turn for pivot in pivots]) as judging:
+        samples = sample(session, requests, step, judging)
+    with timer.phase("verify"):
+        return judge(judging, pivots, samples)
+
+
+def requests_of(config: "RunConfig", pivots: Sequence[Pivot], step: int, draw: int) -> list[Request]:
+    """`training.group_size` actions at each pivot. Each request's seed follows from the run's seed, the step, the
+    pivot's id and the draw, so a resumed run draws the same."""
     again = [draw] if draw else []  # a pivot may come twice in a step
-    requests = [
+    return [
         Request(
             prompt_ids=pivot.prompt_ids,
             n=config.training.group_size,
@@ -72,9 +117,18 @@ def sample(session: Session, pivots: Sequence[Pivot], step: int, draw: int, judg
         )
         for pivot in pivots
     ]
-    if not config.rollout.bank:
+
+
+def sample(session: Session, requests: Sequence[Request], step: int, judging: Judging) -> list[list[Sample]]:
+    """The samples of each request from the engine's weights, on every rank (collective).
+
+    With `rollout.bank` a resumed run takes what a killed one had finished. `judging` hears of this rank's groups as
+    they are done.
+    """
+    if not session.config.rollout.bank:
         return session.engine.generate_all(requests, judging.hear)
-    return bank.generate(session.engine, requests, Path(config.output) / bank.BANK_FOLDER, step, judging.hear)
+    folder = Path(session.config.output) / bank.BANK_FOLDER
+    return bank.generate(session.engine, requests, folder, step, judging.hear)
 
 
 def judge(judging: Judging, pivots: Sequence[Pivot], samples: Sequence[list[Sample]]) -> list[Group]:
@@ -104,45 +158,72 @@ def cost_of_draws(training: TrainingConfig, groups: Sequence[Group]) -> dict[str
 
 
 def make_batch(session: Session, groups: Sequence[Group]) -> list[packing.Sample]:
-    """Every sample with its prompt and its advantage within its group, group by group."""
+    """Every sample with its prompt and its advantage within its group times the group's weight, group by group."""
     objective = session.config.objective
     rewards_N = torch.tensor([reward for group in groups for reward in group.rewards], dtype=torch.float64)
     group_N = [index for index, group in enumerate(groups) for _ in group.samples]
     advantages = iter(group_advantages(rewards_N, group_N, objective.advantage, objective.advantage_epsilon).tolist())
     return [
-        packing.Sample(group.pivot.prompt_ids, item.token_ids, item.logprobs, next(advantages), item.routes)
+        packing.Sample(
+            prompt_ids=group.pivot.prompt_ids,
+            response_ids=item.token_ids,
+            sampler_log_probs=item.logprobs,
+            advantage=group.weight * next(advantages),
+            routes=item.routes,
+            stands_for=1.0 if group.stopping is None else group.stopping.stands_for,
+        )
         for group in groups
         for item in group.samples
     ]
+
+
+def mean_reward(groups: Sequence[Group]) -> float:
+    """Over the samples that were drawn whatever their rewards: all without `rollout.early_stop`."""
+    return fmean(reward for group in groups for reward in group.rewards[: group.unchosen])
 
 
 def describe(groups: Sequence[Group], seconds: Mapping[str, float]) -> dict[str, float]:
     """Metrics of a step's experience: mean reward, share of groups with signal, lengths, tokens per second, and for
     each reason of a verdict its share (`reason.<key>`) and the mean reward of these verdicts (`reward.<key>`).
 
+    With `rollout.early_stop` also the share of groups that stopped and of samples that were not drawn for it; rewards
+    and reasons are then of each group's first `after` samples, and groups with signal count by their weight, so with
+    `keep` above 0 the means of all are what they are without it.
+
     Args:
         groups: all that the step sampled.
         seconds: wall seconds of its phases; `rollout` and `total` are read.
     """
     samples = [item for group in groups for item in group.samples]
-    rewards = [reward for group in groups for reward in group.rewards]
+    unchosen = [item for group in groups for item in group.samples[: group.unchosen]]
     tokens = sum(len(item.token_ids) for item in samples)
     prompt_tokens = sum(len(group.pivot.prompt_ids) * len(group.samples) for group in groups)
     tally = ReasonTally()
     for group in groups:
-        tally.add(group.rewards, group.reasons)
+        tally.add(group.rewards[: group.unchosen], group.reasons[: group.unchosen])
     reasons = tally.report()
     return {
-        "reward": sum(rewards) / len(rewards),
-        "signal_share": sum(group.has_signal for group in groups) / len(groups),
+        "reward": mean_reward(groups),
+        "signal_share": sum(group.weight * group.has_signal for group in groups) / len(groups),
         "samples": len(samples),
         "response_tokens": tokens,
         "response_length": tokens / len(samples),
-        "cut_off_share": sum(item.finish == "length" for item in samples) / len(samples),
+        "cut_off_share": sum(item.finish == "length" for item in unchosen) / len(unchosen),
         "tokens_per_second": (prompt_tokens + tokens) / seconds["total"],
         "sampled_per_second": tokens / seconds["rollout"],
         **{f"reason.{name}": reason.share for name, reason in reasons.items()},
         **{f"reward.{name}": reason.mean_reward for name, reason in reasons.items()},
+        **_stopped(groups),
+    }
+
+
+def _stopped(groups: Sequence[Group]) -> dict[str, float]:
+    decided = [group.stopping for group in groups if group.stopping is not None]
+    if not decided:
+        return {}
+    return {
+        "early_stopped_share": sum(one.stopped for one in decided) / len(decided),
+        "samples_saved_share": sum(one.saved for one in decided) / sum(one.size for one in decided),
     }
 
 

@@ -60,6 +60,31 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _stops_groups_it_can_weigh(self) -> "RunConfig":
+        after, keep, size = self.rollout.early_stop.after, self.rollout.early_stop.keep, self.training.group_size
+        if after is None:
+            return self
+        if after >= size:
+            raise ValueError(
+                f"rollout.early_stop.after is {after}, and training.group_size is {size}: nothing is left to stop; "
+                "lower the first, or set it to null"
+            )
+        unweighted = {
+            "objective.beta": self.objective.beta,
+            "objective.entropy_bonus": self.objective.entropy_bonus,
+            "model.aux_loss": self.model.aux_loss,
+            "training.dynamic_sampling": self.training.dynamic_sampling,
+        }
+        for key, value in unweighted.items():
+            if keep and value:
+                raise ValueError(
+                    f"{key} is {value:g}, and rollout.early_stop.keep is {keep:g}, which keeps the mean of the clipped "
+                    f"term's gradient alone: set {key} to 0, rollout.early_stop.keep to 0 (biased), or "
+                    "rollout.early_stop.after to null"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _weighs_what_was_sampled(self) -> "RunConfig":
         for key, reported in (("temperature", "at temperature 1"), ("top_p", "of the whole distribution")):
             value = getattr(self.rollout, key)

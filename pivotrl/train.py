@@ -10,7 +10,6 @@ checkpoint in `OUTPUT/checkpoints`. Asked to stop (`cluster/preemption.py`), it 
 import argparse
 import sys
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pivotrl.command import add_ranks, run_command
@@ -74,8 +73,7 @@ def train(session: "Session") -> None:
                     proof = refit(policy, engine)
                 with timer.phase("save"):
                     stopping = attempt.ends_after(step + 1)
-                    reward = fmean(reward for group in groups for reward in group.rewards)
-                    checkpoints.save_if_due(step + 1, reward, stopping)
+                    checkpoints.save_if_due(step + 1, collect.mean_reward(groups), stopping)
                     if rank == 0 and (covered := newest(run / "checkpoints")):
                         bank.forget_before(run / bank.BANK_FOLDER, step_of(covered))
                 if step == 0 and rank == 0:

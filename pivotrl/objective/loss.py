@@ -120,7 +120,9 @@ class PolicyLoss:
     metrics: MetricSums
 
 
-def global_denominator(config: ObjectiveConfig, num_tokens_N: Sequence[int]) -> float:
+def global_denominator(
+    config: ObjectiveConfig, num_tokens_N: Sequence[int], stands_for_N: Sequence[float] | None = None
+) -> float:
     """What the loss of every micro-batch is divided by, from the lengths of *all* responses of the global batch.
 
     Computed once, before the first micro-batch, on every rank from the same list; then the gradient of the global batch
@@ -130,18 +132,22 @@ def global_denominator(config: ObjectiveConfig, num_tokens_N: Sequence[int]) -> 
         sequence_mean   number of samples
         constant        number of samples x tokens_per_sample
 
+    Args:
+        stands_for_N: how many samples of its length each one counts as; None: all as one.
+
     Raises:
         ValueError: no sample, or a sample without a response token.
     """
     num_samples, shortest = len(num_tokens_N), min(num_tokens_N, default=0)
     if shortest < 1:
         raise ValueError(f"need samples of >= 1 response token each, got {num_samples}, the shortest of {shortest}")
+    counts_N = [1.0] * num_samples if stands_for_N is None else stands_for_N
     if config.aggregation == "token_mean":
-        return float(sum(num_tokens_N))
+        return float(sum(count * length for count, length in zip(counts_N, num_tokens_N, strict=True)))
     if config.aggregation == "sequence_mean":
-        return float(num_samples)
+        return float(sum(counts_N))
     assert config.tokens_per_sample is not None
-    return num_samples * config.tokens_per_sample
+    return sum(counts_N) * config.tokens_per_sample
 
 
 def check_complete(config: ObjectiveConfig, batch: ResponseTokens, denominator: float) -> None:

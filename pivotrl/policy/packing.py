@@ -27,6 +27,8 @@ class Sample:
     advantage: float = 0.0
     routes: Routes | None = field(default=None, compare=False)
     """The experts that the engine sent its tokens to, where they are to be replayed."""
+    stands_for: float = 1.0
+    """Samples that it is in the loss's denominator: more than 1 where the rest of its group was not sampled."""
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)

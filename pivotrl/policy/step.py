@@ -149,7 +149,8 @@ class Policy:
             The objective's metrics, loss, gradient norm and learning rate, equal on every rank.
         """
         objective_config = self.config.objective
-        denominator = global_denominator(objective_config, [len(sample.response_ids) for sample in samples])
+        lengths = [len(sample.response_ids) for sample in samples]
+        denominator = global_denominator(objective_config, lengths, [sample.stands_for for sample in samples])
         if objective_config.beta == 0 and objective_config.entropy_bonus == 0 and self.config.model.aux_loss == 0:
             samples = [sample for sample in samples if sample.advantage != 0]
         with self.routes.old_policy():

@@ -5,6 +5,19 @@ from pydantic import Field
 from pivotrl.schema import Section
 
 
+class EarlyStopConfig(Section):
+    """Groups whose first rewards are all equal are not finished; see `pivotrl/early_stop.py`."""
+
+    after: int | None = Field(None, ge=2)
+    """Samples of a group that are sampled and judged first; the rest follows where their rewards differ. null: all are
+    sampled at once. Half of `training.group_size` or more: the fewer, the more groups that would carry a signal look
+    settled. It takes two waves of sampling, so a step waits for its longest sample twice."""
+    keep: float = Field(0.25, ge=0, lt=1)
+    """Chance that a group of equal rewards goes on all the same; its loss then weighs 1 / keep, which leaves the
+    gradient's mean as it is without early stopping. 0 drops every such group: fewer tokens, and a gradient that lacks
+    the hardest and the easiest pivots."""
+
+
 class RolloutConfig(Section):
     tensor: int = Field(1, ge=1)
     """Tensor-parallel size of one engine. Ranks k * tensor to (k + 1) * tensor - 1 hold engine k."""
@@ -23,6 +36,8 @@ class RolloutConfig(Section):
     """Key-value cache of each rank, in GiB. On a GPU, what is left beside the policy; on a CPU, 1 to 4."""
     max_num_seqs: int = Field(256, ge=1)
     """Sequences that one engine decodes at the same time."""
+    early_stop: EarlyStopConfig = EarlyStopConfig()
+    """Groups that look settled stop early; off."""
     bank: bool = True
     """Keep each finished group of a step in `bank/` in the run folder until a checkpoint holds the step's update: a run
     that is killed in the middle of a long rollout then samples only what was not done. The folder must be one that all
