@@ -149,7 +149,7 @@ def test_the_coin_is_uniform_and_knows_no_neighbour() -> None:
 
 
 class Fake:
-    """Session and scorer in one, with an engine. What is sampled, and its reward, follow from prompt, seed and number."""
+    """Session and scorer in one, with an engine. A sample and its reward follow from prompt, seed and number."""
 
     def __init__(self, folder: Path, steps: int = 1, dies_after: int | None = None, **early: float | None):
         rollout = {"early_stop": early, "bank": dies_after is not None}
