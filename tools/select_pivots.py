@@ -2,6 +2,7 @@
 
     python tools/select_pivots.py --config CONFIG --trajectories FILE... --out FOLDER [section.key=value ...]
     python tools/select_pivots.py --trajectories FILE... --inspect [--json]        (needs no model)
+    python tools/select_pivots.py report FOLDER [--out FILE] [--json]              (what a selection found, as a page)
 
 Started again with the same arguments after a kill, it continues; asked to stop, it ends after the turns in hand
 (`cluster/preemption.py`). With --ranks N, or under torchrun, all ranks share the work.
@@ -16,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pivotrl.command import add_ranks, run_command
+from pivotrl.command import add_ranks, run_alone, run_command
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -37,6 +38,28 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     options.overrides += overrides
     options.trajectories = [word for word in words if word not in overrides]
     return options
+
+
+def report(arguments: list[str]) -> int:
+    """The subcommand `report`: analyse a finished selection."""
+    parser = argparse.ArgumentParser(
+        prog="select_pivots.py report", description="Analyse a finished selection: one HTML file, and a few lines here."
+    )
+    parser.add_argument("folder", help="folder of the selection, or of its run")
+    parser.add_argument("--out", metavar="FILE", help="HTML file to write (FOLDER/analysis.html)")
+    parser.add_argument("--trajectories", nargs="+", metavar="FILE", help="where the trajectories are now")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON in place of a few lines")
+    options = parser.parse_args(arguments)
+
+    def work() -> None:
+        from pivotrl.pivots.analysis.analyse import write_analysis
+        from pivotrl.pivots.analysis.folder import open_selection
+        from pivotrl.pivots.analysis.text import describe
+
+        found, page = write_analysis(open_selection(options.folder, options.trajectories), options.out)
+        print(json.dumps(found, indent=2) if options.json else f"{describe(found)}\nreport: {page}")
+
+    return run_alone("select_pivots report", work)
 
 
 def inspect_files(options: argparse.Namespace) -> None:
@@ -119,6 +142,8 @@ def select(options: argparse.Namespace) -> None:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["report"]:
+        return report(sys.argv[2:])
     options = parse_arguments()
     work = inspect_files if options.inspect else select
     ranks = 1 if options.inspect else options.ranks

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines over steps, stacked areas, one stacked bar. Hovering shows values, without a script.
+"""Charts as inline SVG: lines, stacked areas, histograms, bars. Hovering shows values, without a script.
 
 A series is a list of (x, y) with y None where there is no value. Colours are CSS variables --c0 to --c5.
 """
@@ -17,10 +17,14 @@ Series = Sequence[tuple[float, float | None]]
 
 
 def line_chart(
-    series: Mapping[str, Series], low: float | None = None, high: float | None = None, marks: bool = False
+    series: Mapping[str, Series],
+    low: float | None = None,
+    high: float | None = None,
+    marks: bool = False,
+    over: str = "step",
 ) -> str:
-    """One line a series over a common x axis. Above 25 points the raw values are faint behind a running mean. `marks`
-    shows every point as a spot."""
+    """One line a series over a common x axis, which `over` names. Above 25 points the raw values are faint behind a
+    running mean. `marks` shows every point as a spot."""
     lines = {name: _thin(values) for name, values in series.items()}
     values = [y for line in lines.values() for _, y in line if y is not None]
     xs = [x for line in lines.values() for x, _ in line]
@@ -35,8 +39,27 @@ def line_chart(
         body.append(_path(frame, shown, colour, 1.2 if smooth else 2, 0.3 if smooth else 1))
         if smooth:
             body.append(_path(frame, smooth, colour, 2, 1))
-        body += [_dot(frame, x, y, colour, name, marks or len(shown) == 1) for x, y in shown]
-    return frame.draw("".join(body)) + (_legend(list(lines)) if len(lines) > 1 else "")
+        body += [
+            _dot(frame, x, y, colour, f"{name}, {over} {_tick_label(x)}", marks or len(shown) == 1) for x, y in shown
+        ]
+    picture = frame.draw("".join(body), whole=all(x == int(x) for x in xs))
+    return picture + (_legend(list(lines)) if len(lines) > 1 else "")
+
+
+def histogram(counts: Sequence[float], width: float, what: str, mark: float | None = None) -> str:
+    """Bars over [0, width), [width, 2 width), ...; `what` names the counted things, `mark` is a line across at an x."""
+    frame = _Frame(0, max(len(counts) * width, mark or 0), *_nice_range([0, *counts], 0.0, None))
+    body = []
+    for place, count in enumerate(counts):
+        left, right, top = frame.x(place * width), frame.x((place + 1) * width), frame.y(count)
+        title = escape(f"{number(place * width)} to {number((place + 1) * width)}: {number(count)} {what}")
+        size = f'width="{max(right - left - 1, 0.5):.1f}" height="{HEIGHT - BOTTOM - top:.1f}"'
+        body.append(f'<rect x="{left:.1f}" y="{top:.1f}" {size} fill="var(--c0)"><title>{title}</title></rect>')
+    if mark is not None:
+        x = frame.x(mark)
+        stroke = 'stroke="var(--red)" stroke-width="2" stroke-dasharray="4 3"'
+        body.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {stroke}/>')
+    return frame.draw("".join(body), whole=width >= 1)
 
 
 def stacked_chart(series: Mapping[str, Series]) -> str:
@@ -96,16 +119,17 @@ class _Frame:
     def y(self, value: float) -> float:
         return HEIGHT - BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - TOP - BOTTOM)
 
-    def draw(self, body: str) -> str:
+    def draw(self, body: str, whole: bool = True) -> str:
+        """The picture; `whole`: only whole numbers are written at the x axis."""
         grid = []
         for tick in _ticks(self.y_low, self.y_high, 4):
             y = self.y(tick)
             grid.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line)"/>')
             grid.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_tick_label(tick)}</text>')
         for tick in _ticks(self.x_low, self.x_high, 6):
-            if tick == int(tick):
+            if tick == int(tick) or not whole:
                 x = self.x(tick)
-                grid.append(f'<text x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{int(tick):,}</text>')
+                grid.append(f'<text x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{_tick_label(tick)}</text>')
         return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(grid)}{body}</svg>'
 
 
@@ -117,7 +141,7 @@ def _path(frame: _Frame, line: Series, colour: str, width: float, opacity: float
 
 def _dot(frame: _Frame, x: float, y: float, colour: str, name: str, visible: bool) -> str:
     """A spot to hover over; where it is not `visible`, its line is."""
-    title = escape(f"{name}, step {number(int(x))}: {number(float(y))}")
+    title = escape(f"{name}: {number(float(y))}")
     paint = f'fill="{colour}"' if visible else 'fill="transparent"'
     return f'<circle cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="4" {paint}><title>{title}</title></circle>'
 
