@@ -4,9 +4,12 @@ Each has one right answer, compared exactly. A question is a lone user message: 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 LETTERS = "abcdefghij"
+
+Family = Callable[[random.Random], tuple[str, str]]
+"""Draws one (question, answer)."""
 
 
 def _add(rng: random.Random) -> tuple[str, str]:
@@ -30,7 +33,7 @@ def _shift(rng: random.Random) -> tuple[str, str]:
     return f"Shift {by} : " + " ".join(letters), " ".join(moved)
 
 
-FAMILIES: dict[str, Callable[[random.Random], tuple[str, str]]] = {
+FAMILIES: dict[str, Family] = {
     "add": _add,
     "sort": _sort,
     "reverse": _reverse,
@@ -39,9 +42,11 @@ FAMILIES: dict[str, Callable[[random.Random], tuple[str, str]]] = {
 """Family -> a function from a random generator to (question, answer)."""
 
 
-def questions(family: str, count: int, seed: int | str) -> list[tuple[str, str]]:
-    """`count` (question, answer) pairs of one family, the same for the same seed."""
-    if family not in FAMILIES:
-        raise ValueError(f"family {family!r} does not exist: choose one of {', '.join(FAMILIES)}")
+def questions(
+    family: str, count: int, seed: int | str, families: Mapping[str, Family] = FAMILIES
+) -> list[tuple[str, str]]:
+    """`count` (question, answer) pairs of one of `families`, the same for the same seed."""
+    if family not in families:
+        raise ValueError(f"family {family!r} does not exist: choose one of {', '.join(families)}")
     rng = random.Random(f"family/{family}/{seed}")
-    return [FAMILIES[family](rng) for _ in range(count)]
+    return [families[family](rng) for _ in range(count)]

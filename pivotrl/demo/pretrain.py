@@ -2,13 +2,14 @@
 and what the model can do, measured without sampling."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 
 from pivotrl.demo.expert import KINDS
-from pivotrl.demo.families import FAMILIES, questions
+from pivotrl.demo.families import FAMILIES, Family, questions
 from pivotrl.demo.noise import play
 from pivotrl.demo.tasks import make_task
 from pivotrl.demo.tokenizer import GENERATION_PROMPT, render
@@ -174,7 +175,9 @@ class Ability:
 
 
 @torch.no_grad()
-def measure(model, encoder: Encoder, tasks: int = 60, answers: int = 60) -> Ability:
+def measure(
+    model, encoder: Encoder, tasks: int = 60, answers: int = 60, known: Mapping[str, Family] = FAMILIES
+) -> Ability:
     """Teacher-forced measurement on expert trajectories and families that training never sees.
 
     The chance of a right call is that of the expert's exact text (a tiny model writes JSON in one way); of a right
@@ -199,14 +202,7 @@ def measure(model, encoder: Encoder, tasks: int = 60, answers: int = 60) -> Abil
             else:
                 chances[kind].append(span_LV.gather(1, targets[:, None]).sum().exp().item())
             greedy[kind].append(bool((span_LV.argmax(-1) == targets).all()))
-    families = {}
-    for family in FAMILIES:
-        rows = [encoder.question(*pair) for pair in questions(family, answers, "measure")]
-        right = 0
-        for row, logp_LV in _forward(model, rows, encoder):
-            start, end = rows[row][2][1]
-            right += bool((logp_LV[start - 1 : end - 1].argmax(-1) == torch.tensor(rows[row][0][start:end])).all())
-        families[family] = right / answers
+    families = {family: share_right(model, encoder, questions(family, answers, "measure", known)) for family in known}
     every = [chance for kind in KINDS for chance in chances[kind]]
     return Ability(
         kinds={kind: sum(v) / len(v) for kind, v in chances.items()},
@@ -215,6 +211,17 @@ def measure(model, encoder: Encoder, tasks: int = 60, answers: int = 60) -> Abil
         mixed=sum(1 - p**8 - (1 - p) ** 8 for p in every) / len(every),
         families=families,
     )
+
+
+@torch.no_grad()
+def share_right(model, encoder: Encoder, pairs: list[tuple[str, str]]) -> float:
+    """Share of (question, answer) pairs whose greedy answer is the right one."""
+    rows = [encoder.question(*pair) for pair in pairs]
+    right = 0
+    for row, logp_LV in _forward(model, rows, encoder):
+        start, end = rows[row][2][1]
+        right += bool((logp_LV[start - 1 : end - 1].argmax(-1) == torch.tensor(rows[row][0][start:end])).all())
+    return right / len(pairs)
 
 
 def _forward(model, rows: list[tuple], encoder: Encoder, batch: int = 30):
@@ -227,11 +234,22 @@ def _forward(model, rows: list[tuple], encoder: Encoder, batch: int = 30):
             yield first + n, logp_LV
 
 
-def batch_rows(encoder: Encoder, rng: random.Random, step: int, noise: dict | None, dialogs: int) -> list[list[tuple]]:
+SHARE = {"add": 24, "sort": 8, "reverse": 8, "shift": 12}
+"""Questions of each family in a step of the demo's base."""
+
+
+def batch_rows(
+    encoder: Encoder,
+    rng: random.Random,
+    step: int,
+    noise: dict | None,
+    dialogs: int,
+    known: Mapping[str, Family] = FAMILIES,
+    share: Mapping[str, int] = SHARE,
+) -> list[list[tuple]]:
     """The rows of one training step: `dialogs` desk logs (noisy or clean), and questions of every family."""
     desks = [play(make_task("pretrain", step * dialogs + n), rng, noise)[0] for n in range(dialogs)]
-    share = {"add": 24, "sort": 8, "reverse": 8, "shift": 12}
-    pairs = [pair for family in FAMILIES for pair in questions(family, share[family], f"pretrain/{step}")]
+    pairs = [pair for family in known for pair in questions(family, share[family], f"pretrain/{step}", known)]
     return [
         [encoder.dialog(desk.messages, desk.tools) for desk in desks],
         [encoder.question(*pair) for pair in pairs],
@@ -254,9 +272,13 @@ class Trainer:
 
     def step(self, number: int, noise: dict | None, scale: float) -> tuple[float, float]:
         """One update on the data of step `number` at `scale` times the learning rate -> (desk, families) losses."""
+        return self.update(batch_rows(self.encoder, self.rng, number, noise, self.dialogs), scale)
+
+    def update(self, batch: list[list[tuple]], scale: float) -> tuple[float, float]:
+        """One update on the two lists of rows that `batch_rows` gives -> (desk, families) losses."""
         self.model.train()
         losses = []
-        for rows in batch_rows(self.encoder, self.rng, number, noise, self.dialogs):
+        for rows in batch:
             ids_BL, labels_BL = collate(rows, self.encoder.tokenizer.pad_token_id)
             loss = cross_entropy(self.model, ids_BL, labels_BL)
             loss.backward()
