@@ -15,5 +15,6 @@ with Preemption(dist.group.WORLD) as preemption:
         if step == 2 and rank == dist.get_world_size() - 1:
             os.kill(os.getpid(), signal.SIGUSR1)
         reason = preemption.asked()
-print(f"rank{rank}:{reason.replace(' ', '')}:{step}", flush=True)
+# In one write: the ranks share this output, and Python run with -u writes a line's end by itself.
+print(f"rank{rank}:{reason.replace(' ', '')}:{step}\n", end="", flush=True)
 dist.destroy_process_group()
