@@ -11,6 +11,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from pivotrl import plain_yaml
+from pivotrl.baselines.config import SftConfig
 from pivotrl.environment import EnvironmentConfig
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.pivots.config import PivotsConfig
@@ -45,6 +46,7 @@ class RunConfig(Section):
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    sft: SftConfig = SftConfig()
     environment: EnvironmentConfig = EnvironmentConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     health: HealthConfig = HealthConfig()

@@ -1,11 +1,13 @@
 """What one process of a run holds: its place in the world, the policy, the engine, and what judges their actions."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pivotrl.config import RunConfig
 from pivotrl.pivots.score import Scorer
-from pivotrl.policy import device, router_replay, startup
+from pivotrl.policy import checkpoint_random, device, router_replay, startup
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.parallel import World, check_layout, initialize
 from pivotrl.policy.step import Policy
@@ -54,3 +56,48 @@ def open_session(config: RunConfig) -> Session:
     scorer.attach(ask_with_engine(engine, template))
     refit(policy, engine)
     return Session(config, world, policy, engine, template, parser, scorer)
+
+
+_SETTLED = ("model", "parallel", "rollout", "training.router_replay")
+"""What the process groups, the engine and the template were made from."""
+_FREE = ("rollout.temperature", "rollout.top_p", "rollout.max_new_tokens", "rollout.bank")
+
+
+def reset(session: Session, config: RunConfig) -> Session:
+    """The session of another training in the same process: a new policy with the weights of `model.path` and a new
+    optimizer beside the engine that is there, which gets the weights (collective).
+
+    The old session's policy is closed, and its memory given back. A training in the new session does the same, bit for
+    bit, as one in processes of its own. (A key-value cache, which a refit empties, is all that an engine remembers.)
+
+    Args:
+        config: of the new training; whatever is not of `model`, `parallel` or the engine may be another.
+
+    Raises:
+        ValueError: it asks for another model, layout or engine, or for a verifier that cannot be used.
+        RefitError: the engine does not give the policy's log-probs.
+    """
+    then, now = session.config.model_dump(), config.model_dump()
+    for key in _SETTLED:
+        for name, was, value in _settled(key, then, now):
+            if name not in _FREE and was != value:
+                raise ValueError(
+                    f"{name} is {value!r}, and was {was!r} when this session's engine was started: start another one"
+                )
+    scorer = session.scorer
+    if config.verifier != session.config.verifier:
+        scorer = Scorer(config.verifier, session.parser, session.template)
+        scorer.attach(ask_with_engine(session.engine, session.template))
+    startup.check(config, session.policy.arch)
+    session.policy.close()
+    checkpoint_random.reseed(config.seed, 0)
+    policy = Policy(config, session.world)
+    refit(policy, session.engine)
+    return replace(session, config=config, policy=policy, scorer=scorer)
+
+
+def _settled(key: str, then: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(dotted key, its value then, its value now) of a section, or of one key of it."""
+    section, _, name = key.partition(".")
+    for inner in [name] if name else now[section]:
+        yield f"{section}.{inner}", then[section][inner], now[section][inner]

@@ -98,8 +98,8 @@ def _announce(
     batch = checkpoint_run.fingerprint(next_batch, run["step"])
     if batch and run.get("next_batch") and batch != run["next_batch"]:
         said.append(
-            f"continuing {target} with other pivots than it was trained with: pivots.jsonl, "
-            "training.pivots_per_step or seed is not what it was"
+            f"continuing {target} with other pivots than it was trained with (or, of a baseline, other trajectories or "
+            "tasks): the data, how many a step takes, or seed is not what it was"
         )
     for line in said if policy.world.rank == 0 else []:
         print(line, flush=True)

@@ -33,7 +33,7 @@ def describe(
         optimizer_step: updates that Adam has done.
         norms: from `checkpoint_state.norms`.
         reward: mean training reward of the steps since the checkpoint before; None where there were none.
-        batch: `fingerprint` of the pivots that the next step trains on.
+        batch: `fingerprint` of what the next step trains on.
     """
     return {
         "step": step,
@@ -109,10 +109,11 @@ def changes(config: RunConfig, saved: dict[str, Any]) -> dict[str, str]:
 
 
 def fingerprint(batch_of: Callable[[int], Iterable[Any]] | None, step: int) -> str | None:
-    """A name for the pivots of a step: their ids and prompts, in order. None where no one can tell."""
+    """A name for the batch of a step: for the ids and prompts of its pivots, in order, or for what else it is made of,
+    in JSON. None where no one can tell."""
     if batch_of is None:
         return None
-    content = [[pivot.turn.id, list(pivot.prompt_ids)] for pivot in batch_of(step)]
+    content = [[item.turn.id, list(item.prompt_ids)] if hasattr(item, "turn") else item for item in batch_of(step)]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 

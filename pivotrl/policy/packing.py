@@ -1,6 +1,7 @@
 """Samples become packed micro-batches: rows of trees, each a prompt with the responses that share it.
 
-Legend: T = tokens of a micro-batch (padding included), N = response tokens of a micro-batch.
+Legend: T = tokens of a micro-batch (padding included), N = targets of a micro-batch: its response tokens, where no mask
+leaves some out.
 """
 
 from collections.abc import Sequence
@@ -23,12 +24,22 @@ class Sample:
     prompt_ids: Sequence[int]
     response_ids: Sequence[int]
     sampler_log_probs: Sequence[float] = ()
-    """The engine's log-prob of each response token; empty where nobody sampled (scoring)."""
+    """The engine's log-prob of each target; empty where nobody sampled (scoring, imitation)."""
     advantage: float = 0.0
     routes: Routes | None = field(default=None, compare=False)
     """The experts that the engine sent its tokens to, where they are to be replayed."""
     stands_for: float = 1.0
     """Samples that it is in the loss's denominator: more than 1 where the rest of its group was not sampled."""
+    mask: Sequence[bool] | None = None
+    """Which response tokens are targets, at least one; None: all. The others are only read, as the prompt is: an
+    expert's whole trajectory is one sample, whose targets are what the assistant wrote."""
+
+    @property
+    def targets(self) -> Sequence[int]:
+        """Places of the targets in the response."""
+        if self.mask is None:
+            return range(len(self.response_ids))
+        return [place for place, is_target in enumerate(self.mask) if is_target]
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
@@ -58,10 +69,10 @@ class MicroBatch:
     segments: tuple[Segment, ...]
     """In the order of the row. The padding is in none."""
     logit_index_N: Tensor
-    """int64: the token of the row whose logits predict response token n. The end of a prompt predicts the first token
-    of each of its responses."""
+    """int64: the token of the row whose logits predict target n. The end of a prompt predicts the first token of each
+    of its responses."""
     target_N: Tensor
-    """int64: response token n."""
+    """int64: the token that is target n."""
     sample_N: Tensor
     """int64, rising: index of token n's sample in the caller's list."""
 
@@ -90,7 +101,8 @@ def pack(samples: Sequence[Sample], pieces: Sequence[Piece], multiple_of: int, d
         for index in piece:
             first, inputs = len(tokens), samples[index].response_ids[:-1]
             lay(index, inputs, len(prompt))
-            logits[index] = [start + len(prompt) - 1, *range(first, len(tokens))]
+            predicting = [start + len(prompt) - 1, *range(first, len(tokens))]
+            logits[index] = [predicting[place] for place in samples[index].targets]
         trees.append(Tree(start, len(prompt), tuple(len(samples[index].response_ids) - 1 for index in piece)))
     padding = -len(tokens) % multiple_of if tokens else multiple_of
     if padding:
@@ -108,6 +120,6 @@ def pack(samples: Sequence[Sample], pieces: Sequence[Piece], multiple_of: int, d
         trees=tuple(trees),
         segments=tuple(segments),
         logit_index_N=row([token for index in placed for token in logits[index]]),
-        target_N=row([token for index in placed for token in samples[index].response_ids]),
-        sample_N=row([index for index in placed for _ in samples[index].response_ids]),
+        target_N=row([samples[index].response_ids[place] for index in placed for place in samples[index].targets]),
+        sample_N=row([index for index in placed for _ in logits[index]]),
     )

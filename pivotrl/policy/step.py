@@ -3,7 +3,7 @@
 One denominator for the whole global batch is computed before the first micro-batch, and Megatron neither averages over
 micro-batches nor over data-parallel ranks (`calculate_per_token_loss`), so the gradient is the same on every layout.
 
-Legend: N = response tokens of a micro-batch, P = its tokens on this rank, H = hidden size.
+Legend: N = targets (response tokens) of a micro-batch, P = its tokens on this rank, H = hidden size.
 """
 
 import math
@@ -17,13 +17,13 @@ from torch import Tensor
 from pivotrl.config import RunConfig
 from pivotrl.objective import fused
 from pivotrl.objective.loss import ResponseTokens, global_denominator, policy_loss
-from pivotrl.objective.metrics import MetricSums, mean_metrics
+from pivotrl.objective.metrics import MetricSums, mean_metrics, sum_metrics
 from pivotrl.policy import device
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.balance import Plan, assign
 from pivotrl.policy.chunks import Chunks
 from pivotrl.policy.cost import Cost
-from pivotrl.policy.memory import gradient_buffers
+from pivotrl.policy.memory import gradient_buffers, optimizer_tensors
 from pivotrl.policy.model import build_model
 from pivotrl.policy.offload import Offload
 from pivotrl.policy.optimizer import learning_rate, make_trainable, set_learning_rate
@@ -77,17 +77,28 @@ class Policy:
         """What this rank owns, for a refit."""
         self._reference = self._snapshot() if config.objective.beta > 0 else None
 
+    def close(self) -> None:
+        """Give the memory of weights, gradients and optimizer back: nothing can be done with this policy any more.
+
+        Storages are emptied in place, because Megatron's hooks hold the model through C++, where no collector looks.
+        """
+        self.wake()
+        weights = list(self.model.parameters())
+        held = [*weights, *optimizer_tensors(self.optimizer, weights), *(self._reference or [])]
+        for tensor in [*held, *(buffer.grad_data for buffer in gradient_buffers(self.ddp))]:
+            tensor.untyped_storage().resize_(0)
+
     # ------------------------------------------------------------------ scoring
 
     def log_probs(self, samples: Sequence[Sample], temperature: float | None = None) -> list[Tensor]:
-        """Log-probs of every sample's response tokens under the current weights (collective).
+        """Log-probs of every sample's targets under the current weights (collective).
 
         Args:
             samples: the same list on every rank.
             temperature: of the distribution; unset, the sampling temperature of the run.
 
         Returns:
-            On every rank, for each sample in order, a float32 CPU tensor [len(response_ids)].
+            On every rank, for each sample in order, a float32 CPU tensor [targets]: [len(response_ids)] without mask.
         """
         plan = self._plan(samples)
 
@@ -149,7 +160,7 @@ class Policy:
             The objective's metrics, loss, gradient norm and learning rate, equal on every rank.
         """
         objective_config = self.config.objective
-        lengths = [len(sample.response_ids) for sample in samples]
+        lengths = [len(sample.targets) for sample in samples]
         denominator = global_denominator(objective_config, lengths, [sample.stands_for for sample in samples])
         if objective_config.beta == 0 and objective_config.entropy_bonus == 0 and self.config.model.aux_loss == 0:
             samples = [sample for sample in samples if sample.advantage != 0]
@@ -173,23 +184,11 @@ class Policy:
         reference: Sequence[Tensor] | None = None,
     ) -> dict[str, float]:
         """Leave the objective's gradient in every parameter's `main_grad`, reduced over ranks; returns the metrics."""
-        assert not self.asleep, "call wake() before an update"
         plan = self._plan(samples)
         if plan.note and self.world.rank == 0 and not self._plain_told:
             print(plan.note, flush=True)
             self._plain_told = True
-        with device.scope():
-            for ddp in self.ddp:
-                ddp.zero_grad_buffer()
-            self.optimizer.zero_grad()
-        loss = partial(self._loss, samples, denominator, old, reference)
-        with self.routes.replaying():
-            outputs = self._run(samples, plan, loss)
-        balance = self._balance.metrics(self.arch.layers)
-        parts = [part for rank in self._gather(outputs) for part in rank]
-        # Without a sample there is no token to take a mean over: the loss and its gradient are zero.
-        metrics = mean_metrics([sums for _, sums in parts]) if samples else {}
-        return metrics | {"loss": sum(value for value, _ in parts), "prompt_once_gain": plan.gain} | balance
+        return self._backward(samples, plan, partial(self._loss, samples, denominator, old, reference))
 
     def update(
         self,
@@ -204,7 +203,38 @@ class Policy:
         A loss or gradient that is not finite on any rank changes nothing: weights and optimizer stay as they are, and
         `updates_left_out` is 1.
         """
-        metrics = self.gradients(samples, denominator, old, reference)
+        return self._descend(self.gradients(samples, denominator, old, reference), step)
+
+    def imitate(self, samples: Sequence[Sample], step: int) -> dict[str, float]:
+        """One optimizer update towards the samples' targets (collective): down their cross entropy at temperature 1, a
+        mean over all targets of the global batch. Nothing of `objective` is read.
+
+        Args:
+            samples: the global batch, the same list on every rank.
+            step: as in `train_step`, which also says what is returned; `loss` is the cross entropy in nats.
+        """
+        denominator = sum(len(sample.targets) for sample in samples)
+        assert denominator, "a batch has targets"
+        metrics = self._backward(samples, self._plan(samples), partial(self._cross_entropy, denominator))
+        return self._descend(metrics, step)
+
+    def _backward(self, samples: Sequence[Sample], plan: Plan, loss: LossFunction) -> dict[str, float]:
+        """Leave the gradient of the summed losses in every `main_grad`, reduced over ranks; returns the metrics."""
+        assert not self.asleep, "call wake() before an update"
+        with device.scope():
+            for ddp in self.ddp:
+                ddp.zero_grad_buffer()
+            self.optimizer.zero_grad()
+        with self.routes.replaying():
+            outputs = self._run(samples, plan, loss)
+        balance = self._balance.metrics(self.arch.layers)
+        parts = [part for rank in self._gather(outputs) for part in rank]
+        # Without a sample there is no token to take a mean over: the loss and its gradient are zero.
+        metrics = mean_metrics([sums for _, sums in parts]) if samples else {}
+        return metrics | {"loss": sum(value for value, _ in parts), "prompt_once_gain": plan.gain} | balance
+
+    def _descend(self, metrics: dict[str, float], step: int) -> dict[str, float]:
+        """Take the optimizer's step down the gradient that `_backward` left, if all of it is finite."""
         lr = learning_rate(self.config.optimizer, step)
         if not self._finite(metrics["loss"]):
             return metrics | {"grad_norm": math.nan, "lr": lr, "updates_left_out": 1.0}
@@ -255,6 +285,14 @@ class Policy:
         )
         # A dummy's loss, too, has a graph: its rank takes part in every collective of the backward pass.
         return result.loss, (result.loss.item(), result.metrics)
+
+    def _cross_entropy(
+        self, denominator: float, batch: MicroBatch, hidden_P1H: Tensor
+    ) -> tuple[Tensor, tuple[float, MetricSums]]:
+        logp_N, entropy_N = self._token_log_probs(batch, hidden_P1H, temperature=1.0)
+        loss = -logp_N.sum() / denominator
+        every_N = torch.ones_like(logp_N, dtype=torch.bool)
+        return loss, (loss.item(), sum_metrics({"entropy": entropy_N.detach()}, every_N))
 
     # ------------------------------------------------------------------ weights
 

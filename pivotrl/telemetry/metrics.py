@@ -16,6 +16,7 @@ from pivotrl.telemetry.wandb_run import WandbRun
 METRICS_FILE = "metrics.jsonl"
 TERMINAL_METRICS = {
     "reward": ("reward", ".3f"),
+    "cross_entropy": ("cross entropy", ".4f"),
     "signal_share": ("signal", ".2f"),
     "entropy": ("entropy", ".3f"),
     "kl": ("kl", ".2g"),
@@ -25,6 +26,10 @@ TERMINAL_METRICS = {
     "tokens_per_second": ("tok/s", ",.0f"),
 }
 """Metric -> (its name on the terminal line, its format)."""
+
+
+RUNNING_TOTALS = ("rollout_turns",)
+"""Metrics that a step gives for itself, and of which its row has the sum over all steps up to it."""
 
 
 class Span(NamedTuple):
@@ -99,6 +104,7 @@ class MetricsWriter:
             self._sinks.append(_TensorBoardSink(run_dir, start))
         run_dir.mkdir(parents=True, exist_ok=True)
         keep_rows_before(file, start)
+        self._totals = last_totals(file)
         self._file = open(file, "a", encoding="ascii", newline="\n")  # noqa: SIM115
 
     def __enter__(self) -> Self:
@@ -111,13 +117,16 @@ class MetricsWriter:
         """Record one step.
 
         Args:
-            metrics: name -> number. A number that is not finite is written as null, which JSON has and NaN is not.
+            metrics: name -> number. A number that is not finite is written as null, which JSON has and NaN is not; of
+                `RUNNING_TOTALS` the sum so far is written.
             seconds: phase -> wall seconds (`PhaseTimer.with_total()`), recorded as `seconds.<phase>`.
         """
         if self._file is None:
             return
         phases = {f"seconds.{name}": value for name, value in (seconds or {}).items()}
-        row = {"step": step} | {name: _plain(value) for name, value in {**metrics, **phases}.items()}
+        self._totals |= {name: self._totals[name] + metrics[name] for name in RUNNING_TOTALS if name in metrics}
+        totals = {name: total for name, total in self._totals.items() if name in metrics}
+        row = {"step": step} | {name: _plain(value) for name, value in {**metrics, **totals, **phases}.items()}
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
         for sink in self._sinks:
@@ -163,6 +172,14 @@ def keep_rows_before(path: Path, step: int) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="ascii")
     os.replace(temporary, path)
+
+
+def last_totals(path: Path) -> dict[str, float]:
+    """Of each of `RUNNING_TOTALS`, what the last row of a metrics file that has it says; 0 where none does."""
+    rows = read_metrics(path) if path.exists() else []
+    return {
+        name: next((row[name] for row in reversed(rows) if row.get(name) is not None), 0) for name in RUNNING_TOTALS
+    }
 
 
 def terminal_line(row: Mapping[str, Any], steps: int | None = None) -> str:

@@ -60,15 +60,16 @@ class ChatTemplate:
         except Exception:
             return  # it was compiled; what it says to real messages is told turn by turn
 
-    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str:
-        """The prompt's text, up to where the assistant begins to write. Raises ValueError where the template refuses
-        the messages or fails on them: it is a program of the user's, which may raise anything."""
+    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], reply: bool = True) -> str:
+        """The prompt's text, up to where the assistant begins to write (without `reply`: only the messages). Raises
+        ValueError where the template refuses the messages or fails on them: it is a program of the user's, which may
+        raise anything."""
         try:
             return self.tokenizer.apply_chat_template(
                 [_with_parsed_arguments(message) for message in messages],
                 tools=tools or None,
                 tokenize=False,
-                add_generation_prompt=True,
+                add_generation_prompt=reply,
             )
         except Exception as error:
             raise ValueError(f"the chat template refused the messages ({_one_line(error)})") from None

@@ -1,0 +1,197 @@
+"""Train a policy by whole episodes in a live world: multi-turn GRPO, what PivotRL does without.
+
+    python -m pivotrl.baselines.end_to_end --ranks N --config CONFIG [section.key=value ...]          (one machine)
+    torchrun ... -m pivotrl.baselines.end_to_end --config CONFIG [section.key=value ...]              (several)
+
+A step plays `training.group_size` episodes of each of `training.pivots_per_step` tasks in the world of section
+`environment`. An episode's reward becomes its advantage among the episodes of its task, and every turn of it is trained
+with that advantage, behind its own prompt. Started again, it continues from the newest checkpoint in
+`OUTPUT/checkpoints`; a step that was not finished is played again.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pivotrl.command import add_ranks, run_command
+
+if TYPE_CHECKING:
+    from pivotrl.config import RunConfig
+    from pivotrl.environment import Environment
+    from pivotrl.episodes import Episode
+    from pivotrl.policy.packing import Sample
+    from pivotrl.session import Session
+
+
+def train(session: "Session") -> None:
+    """Run from the newest checkpoint, or from the start, to `training.steps` (collective).
+
+    Raises:
+        ValueError: the environment cannot be used, or a checkpoint cannot be read.
+        HealthStop: a gate of `health` stopped the run, which is saved.
+        RefitError: after a step, the engine's weights were not the policy's.
+    """
+    from statistics import fmean
+
+    from pivotrl import collect
+    from pivotrl.rollout.refit import refit
+    from pivotrl.run_loop import RunLoop
+
+    config, policy, engine = session.config, session.policy, session.engine
+    tasks, worlds = tasks_of(config), build_worlds(config)
+    with RunLoop(session, config.training.steps, tasks) as loop:
+        if loop.start:
+            refit(policy, engine)
+        for step, timer in loop.steps():
+            policy.sleep()
+            with timer.phase("rollout"):
+                episodes = sample(session, worlds, tasks(step), step)
+            batch = make_batch(config, episodes)
+            with timer.phase("train"):
+                policy.wake()
+                learned = policy.train_step(batch, step)
+            with timer.phase("refit"):
+                proof = refit(policy, engine)
+            loop.save(step, timer, fmean(episode.reward for episode in episodes))
+            seconds = timer.with_total()
+            metrics = describe(episodes, config.training.group_size, seconds) | collect.summarise(learned)
+            loop.record(step, timer, metrics | proof.metrics(), seconds)
+
+
+def check(config: "RunConfig") -> None:
+    """Stop where a run asks for what this one does not do. Raises ValueError."""
+    if config.training.dynamic_sampling:
+        raise ValueError(
+            f"training.dynamic_sampling is {config.training.dynamic_sampling}, which draws further pivots, and there "
+            "are none in a run of pivotrl.baselines.end_to_end: set it 0"
+        )
+    size, tasks = config.training.pivots_per_step, config.environment.tasks
+    if tasks is not None and tasks < size:
+        raise ValueError(
+            f"environment.tasks is {tasks}, and training.pivots_per_step, the tasks of a step, {size}: lower the "
+            "second, or raise the first"
+        )
+
+
+def tasks_of(config: "RunConfig") -> Callable[[int], list[int]]:
+    """Step -> the numbers of its tasks: shuffled passes over `environment.tasks` of them, or always new ones."""
+    from pivotrl.baselines.batches import Batches
+
+    check(config)
+    size = config.training.pivots_per_step
+    if config.environment.tasks is not None:
+        return Batches(config.environment.tasks, size, config.seed)
+    return lambda step: list(range(step * size, (step + 1) * size))
+
+
+def build_worlds(config: "RunConfig") -> list["Environment"]:
+    """An environment for each episode of a step, used again in every step. Raises ValueError."""
+    from pivotrl.environment import build_environment
+
+    count = config.training.pivots_per_step * config.training.group_size
+    return [build_environment(config.environment.name, config.environment.stream) for _ in range(count)]
+
+
+def sample(session: "Session", worlds: Sequence["Environment"], tasks: Sequence[int], step: int) -> list["Episode"]:
+    """`training.group_size` episodes of each task, task after task, on every rank (collective).
+
+    The seed of each turn follows from the run's seed, the step, and the numbers of task, episode and turn, so a resumed
+    run draws the same.
+    """
+    from pivotrl.episodes import Play, play
+    from pivotrl.trajectories.ids import stable_hash
+
+    config = session.config
+    size = config.training.group_size
+    played = [task for task in tasks for _ in range(size)]
+
+    def seed_of(dialog: int, turn: int) -> int:
+        return stable_hash("episode", config.seed, step, played[dialog], dialog % size, turn) % 2**31
+
+    return play(
+        session.engine, session.parser, session.template, worlds, played, seed_of, Play.of(config), session.world
+    )
+
+
+def make_batch(config: "RunConfig", episodes: Sequence["Episode"]) -> list["Sample"]:
+    """Every turn of every episode behind its own prompt, with the episode's advantage within its group.
+
+    Raises ValueError where no episode has a turn.
+    """
+    import torch
+
+    from pivotrl.objective.advantage import group_advantages
+    from pivotrl.policy import packing
+
+    objective, size = config.objective, config.training.group_size
+    rewards_N = torch.tensor([episode.reward for episode in episodes], dtype=torch.float64)
+    group_N = [index // size for index in range(len(episodes))]
+    advantages = group_advantages(rewards_N, group_N, objective.advantage, objective.advantage_epsilon).tolist()
+    batch = [
+        packing.Sample(turn.prompt_ids, turn.sample.token_ids, turn.sample.logprobs, advantage, turn.sample.routes)
+        for episode, advantage in zip(episodes, advantages, strict=True)
+        for turn in episode.turns
+    ]
+    if not batch:
+        raise ValueError(
+            "the first prompt of every episode, with rollout.max_new_tokens behind it, is longer than "
+            "rollout.max_model_len or environment.max_episode_tokens: raise those, or lower the first"
+        )
+    return batch
+
+
+def describe(episodes: Sequence["Episode"], size: int, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Metrics of a step's episodes, under the names that a PivotRL run has for its samples, and those of episodes.
+
+    Args:
+        size: episodes of a group.
+        seconds: wall seconds of the step's phases; `rollout` and `total` are read.
+    """
+    turns = [turn for episode in episodes for turn in episode.turns]
+    rewards = [episode.reward for episode in episodes]
+    groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
+    tokens = sum(len(turn.sample.token_ids) for turn in turns)
+    prompt_tokens = sum(len(turn.prompt_ids) for turn in turns)
+    return {
+        "reward": sum(rewards) / len(rewards),
+        "signal_share": sum(min(group) < max(group) for group in groups) / len(groups),
+        "samples": len(turns),
+        "rollout_turns": len(turns),
+        "episodes": len(episodes),
+        "turns_per_episode": len(turns) / len(episodes),
+        "out_of_turns_share": sum(episode.ended == "turns" for episode in episodes) / len(episodes),
+        "out_of_context_share": sum(episode.ended == "context" for episode in episodes) / len(episodes),
+        "response_tokens": tokens,
+        "response_length": tokens / len(turns),
+        "cut_off_share": sum(turn.sample.finish == "length" for turn in turns) / len(turns),
+        "tokens_per_second": (prompt_tokens + tokens) / seconds["total"],
+        "sampled_per_second": tokens / seconds["rollout"],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", required=True, help="YAML file of the run")
+    add_ranks(parser)
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
+    arguments = parser.parse_args()
+
+    def work() -> None:
+        from pivotrl.config import load_config
+        from pivotrl.policy.checkpoint_lock import refuse_if_held
+
+        config = load_config(arguments.config, arguments.overrides)
+        refuse_if_held(Path(config.output) / "checkpoints")
+        tasks_of(config), build_worlds(config)  # their errors come before the minute that a session may take
+
+        from pivotrl.session import open_session
+
+        train(open_session(config))
+
+    return run_command("pivotrl.baselines.end_to_end", ["-m", "pivotrl.baselines.end_to_end"], arguments.ranks, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
