@@ -1,0 +1,95 @@
+"""The paper's four claims, each as a number a seed and a bound; what the numbers say of it."""
+
+from dataclasses import dataclass
+
+from pivotrl.study.findings import Findings, pairs
+from pivotrl.study.statistics import Estimate, over_seeds
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`estimate` must be at least `bound`. `missing` says why there is no estimate, or is empty."""
+
+    text: str
+    unit: str
+    bound: float
+    estimate: Estimate | None
+    missing: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Shown: the interval over seeds is beyond the bound. In the mean: the mean is, the interval is not."""
+        if self.estimate is None:
+            return "not shown"
+        if self.estimate.low >= self.bound:
+            return "shown"
+        return "in the mean only" if self.estimate.mean >= self.bound else "not shown"
+
+    @property
+    def figure(self) -> str:
+        """Mean, interval, and the seeds' values."""
+        if self.estimate is None:
+            return self.missing
+        found = self.estimate
+        values = ", ".join(f"{value:+.1f}" if self.unit == "points" else f"{value:.1f}" for value in found.values)
+        sign = "+" if self.unit == "points" else ""
+        return f"{found.mean:{sign}.1f} {self.unit} [{found.low:{sign}.1f}, {found.high:{sign}.1f}] ({values})"
+
+
+def claims(findings: Findings) -> list[Claim]:
+    """The four claims, those with two halves as two."""
+    runs = findings.runs["pivotrl"]
+    matched = []
+    for own, other in pairs(findings, "pivotrl", "sft"):
+        success = min(own.best.success, other.best.success)
+        matched.append(own.change_at(success) - other.change_at(success))
+    found = [
+        Claim(
+            "1a. PivotRL keeps other skills: change of the families' mean at its best success",
+            "points",
+            -1.0,
+            over_seeds([run.best.change for run in runs]),
+        ),
+        Claim(
+            "1b. SFT at the same success (the lower of their bests) forgets more: PivotRL's change minus SFT's",
+            "points",
+            0.0,
+            over_seeds(matched),
+        ),
+    ]
+    for number, other, words in (
+        ("2", "sft", "SFT"),
+        ("3a", "random", "random turns"),
+        ("3b", "strict", "the strict reward"),
+    ):
+        found.append(
+            Claim(
+                f"{number}. PivotRL beats {words} in the domain: success minus its success, each at its best",
+                "points",
+                0.0,
+                over_seeds([own.best.success - its.best.success for own, its in pairs(findings, "pivotrl", other)]),
+            )
+        )
+    return [*found, turns_claim(findings), cost_claim(findings, "seconds", "fewer seconds of the processor", 1.0)]
+
+
+def turns_claim(findings: Findings) -> Claim:
+    """End-to-end RL's rollout turns to its best success, over PivotRL's to the same, selection included."""
+    return cost_claim(findings, "turns", "at least 3 times fewer rollout turns", 3.0)
+
+
+def cost_claim(findings: Findings, what: str, words: str, bound: float) -> Claim:
+    ratios, short = [], []
+    for own, its in pairs(findings, "pivotrl", "end_to_end"):
+        target = its.best.success
+        needed, spent = own.cost_of(target, what), its.cost_of(target, what)
+        if not spent:
+            short.append(f"seed {own.seed}: end-to-end RL never beat the base")
+        elif needed is None:
+            short.append(f"seed {own.seed}: {own.best.success:.0f} of {target:.0f} points")
+        else:
+            ratios.append(spent / needed)
+    text = f"4. PivotRL reaches end-to-end RL's best success with {words}: ratio, selection included"
+    if short:
+        return Claim(text, "times", bound, None, "not reached (" + "; ".join(short) + ")")
+    return Claim(text, "times", bound, over_seeds(ratios))

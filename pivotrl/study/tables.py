@@ -1,0 +1,80 @@
+"""The page's tables, in Markdown."""
+
+from collections.abc import Mapping
+
+from pivotrl.study.claims import Claim
+from pivotrl.study.findings import Findings
+from pivotrl.study.plan import ARM
+from pivotrl.study.results import share
+from pivotrl.study.statistics import bootstrap, over_seeds
+
+
+def claim_row(claim: Claim) -> tuple[str, ...]:
+    bound = f">= {claim.bound:g} {claim.unit}"
+    return claim.text, bound, claim.figure, f"**{claim.verdict}**"
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Markdown."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def arms_table(findings: Findings) -> str:
+    base = list(findings.base.values())
+    rows = [
+        (
+            "base",
+            "",
+            "0",
+            _success([100 * share(point["success"]) for point in base], [point["success"] for point in base]),
+            *["0", "0", "", "0"],
+        )
+    ]
+    for name, runs in findings.runs.items():
+        zero = [run.signal_share for run in runs]
+        rows.append(
+            (
+                ARM[name].title,
+                f"{runs[0].rate:g}",
+                ", ".join(str(run.best.step) for run in runs),
+                _success([run.best.success for run in runs], [run.best.bits for run in runs]),
+                _mean([run.best.change for run in runs], "+.1f"),
+                _mean([run.best.log_prob for run in runs], "+.2f"),
+                "" if None in zero else f"{100 * (1 - sum(zero) / len(zero)):.0f} %",
+                f"{sum(run.best.turns for run in runs) / len(runs):,.0f}",
+            )
+        )
+    return table(("arm", "rate", "steps", "success", "families", "log-prob", "zero signal", "turns"), rows)
+
+
+def _mean(values: list[float], form: str) -> str:
+    found = over_seeds(values)
+    return f"{found.mean:{form}} [{found.low:{form}}, {found.high:{form}}]"
+
+
+def _success(values: list[float], bits: list[str]) -> str:
+    low, high = bootstrap(bits)
+    return f"{_mean(values, '.1f')} {{{100 * low:.1f}, {100 * high:.1f}}}"
+
+
+def families_table(findings: Findings) -> str:
+    base = next(iter(findings.base.values()))
+    names = list(base["families"])
+    rows = [("base, accuracy in percent", *(f"{100 * share(base['families'][name]):.1f}" for name in names))]
+    for arm, runs in findings.runs.items():
+        means = (sum(run.best.changes[name] for run in runs) / len(runs) for name in names)
+        rows.append((ARM[arm].title, *(f"{mean:+.1f}" for mean in means)))
+    return table(("arm", *names), rows)
+
+
+def sweep_table(findings: Findings, points: Mapping[str, tuple[int, ...]]) -> str:
+    rows = []
+    for name, rates in findings.sweep.items():
+        for rate, found in rates.items():
+            cells = [f"{success:.0f} / {change:+.1f}" for _, success, change in found]
+            cells += ["stopped"] * (len(points[ARM[name].kind]) - len(cells))
+            steps = ", ".join(map(str, points[ARM[name].kind]))
+            rows.append((ARM[name].title, f"{rate:g}", steps, *cells))
+    width = len(points["pivots"])
+    return table(("arm", "rate", "steps", *(f"point {n + 1}" for n in range(width))), rows)
