@@ -15,6 +15,7 @@ from pivotrl.baselines.config import SftConfig
 from pivotrl.environment import EnvironmentConfig
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.pivots.config import PivotsConfig
+from pivotrl.pivots.fresh_config import FreshConfig
 from pivotrl.policy.config import CheckpointConfig, ModelConfig, OptimizerConfig, ParallelConfig, TrainingConfig
 from pivotrl.rollout.config import RolloutConfig
 from pivotrl.schema import Section
@@ -41,6 +42,7 @@ class RunConfig(Section):
     trajectories: TrajectoriesConfig = TrajectoriesConfig()
     verifier: VerifierConfig = VerifierConfig()
     pivots: PivotsConfig = PivotsConfig()
+    fresh: FreshConfig = FreshConfig()
     rollout: RolloutConfig = RolloutConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig()

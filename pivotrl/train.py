@@ -28,7 +28,7 @@ def train(session: "Session") -> None:
         RefitError: after a step, the engine's weights were not the policy's.
         HealthStop: a gate of `health` stopped the run, which is saved.
     """
-    from pivotrl import collect
+    from pivotrl import collect, refresh
     from pivotrl.cluster.attempt import Attempt
     from pivotrl.config import save_config
     from pivotrl.pivots import verifier_change
@@ -46,8 +46,9 @@ def train(session: "Session") -> None:
     run, steps = Path(config.output), config.training.steps
     sampler = sampler_of(config)
     sampler.check_template(session.template.hash)
+    sampler = refresh.sampler_of(session, sampler)
     attempt = Attempt(run, session.world, steps)
-    with attempt, Checkpoints(policy, run / "checkpoints", sampler.batch) as checkpoints:
+    with attempt, Checkpoints(policy, run / "checkpoints", sampler.batch, refresh.carried(sampler)) as checkpoints:
         start = checkpoints.resume()
         attempt.starts_at(start)
         if start:
@@ -64,7 +65,9 @@ def train(session: "Session") -> None:
             for step in range(start, steps):
                 timer = observer.begin(step)
                 policy.sleep()  # until its next update; it is awake where a checkpoint is written
+                refresh.before_step(session, sampler, step, timer)
                 groups = collect.experience(session, sampler, step, timer)
+                freshness = refresh.after_step(sampler, step, groups)
                 batch = collect.make_batch(session, collect.chosen(config.training, groups))
                 with timer.phase("train"):
                     policy.wake()
@@ -80,7 +83,7 @@ def train(session: "Session") -> None:
                     write_json(run / "examples.json", collect.examples(session, groups))
                 seconds = timer.with_total()
                 described = collect.describe(groups, seconds) | collect.cost_of_draws(config.training, groups)
-                metrics = described | collect.summarise(learned) | proof.metrics() | observer.end(timer)
+                metrics = freshness | described | collect.summarise(learned) | proof.metrics() | observer.end(timer)
                 writer.write(step, metrics, seconds)
                 if stop := health.check(step, metrics):
                     checkpoints.save_now(step + 1)

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from pivotrl.policy import checkpoint_random, checkpoint_rotation, checkpoint_run, checkpoint_state
 from pivotrl.policy.agree import on_first, together
 from pivotrl.policy.checkpoint_checksums import DamagedCheckpoint
-from pivotrl.policy.checkpoint_load import load
+from pivotrl.policy.checkpoint_load import CARRIED_FILE, Carried, load
 from pivotrl.policy.checkpoint_lock import FolderLock
 from pivotrl.policy.checkpoint_optimizer import get_step
 from pivotrl.policy.checkpoint_rotation import newest
@@ -37,16 +37,23 @@ __all__ = ["Checkpoints", "changes", "newest"]
 class Checkpoints:
     """The checkpoints of one run, and the one that is being written. Every method is collective."""
 
-    def __init__(self, policy: Policy, folder: Path, next_batch: Callable[[int], Sequence[Any]] | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        folder: Path,
+        next_batch: Callable[[int], Sequence[Any]] | None = None,
+        carried: Carried | None = None,
+    ) -> None:
         """
         Args:
             policy: what is saved and loaded.
             folder: `checkpoints` in the run's output folder; made where it is missing.
-            next_batch: the pivots of a step (0-based), a pure function, by which a resumed run sees that they are still
-                the same.
+            next_batch: the pivots of a step (0-based), a pure function (of the step and of `carried`), by which a
+                resumed run sees that they are still the same.
+            carried: what else has a state; equal on all ranks.
         """
         self._policy, self._world, self._config = policy, policy.world, policy.config.checkpoint
-        self._folder, self._next_batch = folder, next_batch
+        self._folder, self._next_batch, self._carried = folder, next_batch, carried
         self._lock: FolderLock | None = None
         self._rewards: list[float] = []
         self._pending: Pending | None = None
@@ -107,7 +114,7 @@ class Checkpoints:
                         f"checkpoint.resume is false, but {self._folder} holds checkpoints of an earlier run: "
                         "choose another output folder, or remove them"
                     )
-                return load(self._policy, target, self._next_batch)
+                return load(self._policy, target, self._next_batch, self._carried)
             except DamagedCheckpoint as damage:
                 self._fall_back(damage, target)
             target = None
@@ -182,7 +189,10 @@ class Checkpoints:
         )
         writing = Writing(state, partial, world, copy=self._config.background)
         files = {checkpoint_random.file_of(world.rank): checkpoint_random.capture()}
-        self._pending = Pending(writing, partial, files, {"run.json": json.dumps(run, indent=1).encode()})
+        of_run = {"run.json": json.dumps(run, indent=1).encode()}
+        if self._carried is not None:
+            of_run[CARRIED_FILE] = self._carried.state()
+        self._pending = Pending(writing, partial, files, of_run)
         if not self._config.background:
             self.finish()
 

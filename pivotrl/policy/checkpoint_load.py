@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pivotrl.policy import checkpoint_random, checkpoint_run, checkpoint_state
 from pivotrl.policy.agree import together
@@ -17,13 +17,32 @@ NORM_TOLERANCE = 1e-9
 that is worth about 1e-12; one wrong shard is worth far more than 1e-9."""
 
 
-def load(policy: Policy, target: Path, next_batch: Callable[[int], Sequence[Any]] | None = None) -> int:
+CARRIED_FILE = "sampler.npz"
+"""The state of what a run carries beside its policy: the beliefs of fresh pivots."""
+
+
+class Carried(Protocol):
+    """Something with a state, equal on all ranks."""
+
+    def state(self) -> bytes: ...
+
+    def restore(self, data: bytes) -> None:
+        """Raises ValueError where `data` is no state that fits."""
+
+
+def load(
+    policy: Policy,
+    target: Path,
+    next_batch: Callable[[int], Sequence[Any]] | None = None,
+    carried: Carried | None = None,
+) -> int:
     """Verify a checkpoint, read it into the policy, and compare what was read with what was saved (collective).
 
     Args:
         policy: is filled in place, the generators of random numbers too.
         target: the checkpoint.
         next_batch: the pivots of a step, to compare with those that the checkpoint was saved before.
+        carried: takes its state from the checkpoint; where a run without it wrote that, it stays as it is.
 
     Returns:
         The number of finished steps.
@@ -35,6 +54,8 @@ def load(policy: Policy, target: Path, next_batch: Callable[[int], Sequence[Any]
     world = policy.world
     verify(target, world.object_group)
     run = together(world.object_group, lambda: checkpoint_run.read(target))[world.rank]
+    if carried is not None and (target / CARRIED_FILE).exists():
+        together(world.object_group, lambda: _restore(carried, target / CARRIED_FILE))
     _announce(policy, target, run, next_batch)
     checkpoint_state.load(policy, target)
     set_step(policy.optimizer, run["optimizer_step"])
@@ -77,6 +98,13 @@ def check_after_load(
                 f"{target}: the norm of {kind} is {norm!r} after loading, {run['norms'].get(kind)!r} was saved; "
                 "the state does not belong to this model as it is set up now"
             )
+
+
+def _restore(carried: Carried, path: Path) -> None:
+    try:
+        carried.restore(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _announce(
