@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pivotrl.config import RunConfig
 
 PATIENCE = 3
-"""Steps before a low share of groups with signal calls for a re-profiling."""
+"""Steps from one re-profiling to the next, at least, where it is for want of signal or of pivots."""
 
 
 class FreshSampler:
@@ -52,7 +52,7 @@ class FreshSampler:
         passes_N, total_N = np.array(counts, np.float64).reshape(-1, 2).T.copy()
         self._beliefs = Beliefs(passes_N, total_N - passes_N, np.arange(len(pool)) < pivots, config.fresh.memory)
         self._last_profiled = self._reprofiled = self._samples = 0
-        self._groups = self._with_signal = self._steps = 0  # since the last re-profiling
+        self._groups = self._with_signal = 0  # since the last re-profiling
         self._order: tuple[int, np.ndarray] | None = None  # only a cache
 
     # ------------------------------------------------------------------ drawing
@@ -94,7 +94,6 @@ class FreshSampler:
             self._beliefs.observe(index, list(group), step)
             self._groups += 1
             self._with_signal += min(group) < max(group)
-        self._steps += 1
         hopeful_N = self._beliefs.signal_chance(step + 1, self._group_size) >= self._config.retire_below
         self._beliefs.active_N &= hopeful_N
         self._order = None
@@ -103,11 +102,11 @@ class FreshSampler:
 
     def due(self, step: int) -> bool:
         """Whether to re-profile before `step`: by the schedule, for want of signal, or for want of active turns."""
-        if step == self._last_profiled or self._beliefs.active_N.all():
+        since, active = step - self._last_profiled, self._beliefs.active_N
+        if since == 0 or active.all():
             return False
-        scheduled = 0 < self._config.every <= step - self._last_profiled
-        weak = self._steps >= PATIENCE and self._with_signal < self._config.below * self._groups
-        return bool(scheduled or weak or self._beliefs.active_N.sum() < self._batch_size)
+        wanting = self._with_signal < self._config.below * self._groups or active.sum() < self._batch_size
+        return bool(0 < self._config.every <= since or (since >= PATIENCE and wanting))
 
     def candidates(self, step: int) -> list[int]:
         """Places in the pool of the turns to re-profile: by expected variance, so what has not been seen for long comes
@@ -126,7 +125,7 @@ class FreshSampler:
             self._samples += len(found)
         self._reprofiled += len(rewards)
         self._last_profiled = step
-        self._groups = self._with_signal = self._steps = 0
+        self._groups = self._with_signal = 0
         self._order = None
 
     # ------------------------------------------------------------------ reporting and saving
@@ -142,10 +141,10 @@ class FreshSampler:
     def state(self) -> bytes:
         """All that a resumed run needs to go on as this one would."""
         counters = [self._last_profiled, self._reprofiled, self._samples]
-        return self._beliefs.to_bytes([*counters, self._groups, self._with_signal, self._steps])
+        return self._beliefs.to_bytes([*counters, self._groups, self._with_signal])
 
     def restore(self, data: bytes) -> None:
         """Take over a `state`. Raises ValueError where it is not one of this pool."""
         counters = [int(value) for value in self._beliefs.from_bytes(data)]
-        self._last_profiled, self._reprofiled, self._samples, self._groups, self._with_signal, self._steps = counters
+        self._last_profiled, self._reprofiled, self._samples, self._groups, self._with_signal = counters
         self._order = None

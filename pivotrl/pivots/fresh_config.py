@@ -21,9 +21,9 @@ class FreshConfig(Section):
     """A pivot retires when the chance that its next group carries a signal is believed to be below this."""
     every: int = Field(10, ge=0)
     """Steps from one re-profiling to the next; 0 keeps no schedule."""
-    below: float = Field(0.5, ge=0, le=1)
-    """Re-profile as well when the share of groups with signal since the last re-profiling (at least three steps) is
-    below this."""
+    below: float = Field(0.3, ge=0, le=1)
+    """Re-profile as well when the share of groups with signal since the last re-profiling (at least three steps ago) is
+    below this, or fewer pivots are left than a batch takes."""
     turns: int = Field(64, ge=1)
     """Turns that one re-profiling looks at, of those that are retired or were never profiled."""
     samples: int = Field(4, ge=2)

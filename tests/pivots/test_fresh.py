@@ -98,8 +98,10 @@ def test_a_reprofiling_is_due_by_the_schedule_for_want_of_signal_and_for_want_of
         weak.observe(step, rewards)
     assert weak.due(3)
     none_left = sampler(every=0, below=0.0, retire_below=0.99)
-    none_left.observe(0, passed)
-    assert none_left.due(1) and len(set(ids(none_left, 1))) == B, "and yet a step gets its batch"
+    for step in range(3):
+        assert not none_left.due(step)
+        none_left.observe(step, passed)
+    assert none_left.due(3) and len(set(ids(none_left, 1))) == B, "and yet a step gets its batch"
 
 
 def test_candidates_are_not_active_and_the_long_unseen_come_first() -> None:
