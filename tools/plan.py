@@ -3,11 +3,12 @@
   python tools/plan.py --config configs/qwen3_30b_a3b.yaml
   python tools/plan.py --config configs/qwen3_30b_a3b.yaml --nodes 2 --gpu h200 --layouts rollout.kv_cache_gib=12
   python tools/plan.py --config configs/qwen3_30b_a3b.yaml --json parallel.expert=16
-  python tools/plan.py --config configs/qwen3_30b_a3b.yaml --refit rollout.tensor=8 rollout.expert_parallel=true
+  python tools/plan.py refit --config configs/qwen3_30b_a3b.yaml rollout.tensor=8 rollout.expert_parallel=true
 
-Computed from the configuration and the model's sizes, on any machine. Weights, gradients, optimizer and activations of
-the same formulas were held against real models on a CPU; nothing was measured on a GPU, and the report prints what it
-assumes. Exit code: 0; 1 where the run fits none of the GPUs asked for; 2 where it cannot work on any.
+The word `refit`, first, asks what a refit moves over which links, and for nothing else. Computed from the configuration
+and the model's sizes, on any machine. Weights, gradients, optimizer and activations of the same formulas were held
+against real models on a CPU; nothing was measured on a GPU, and the report prints what it assumes. Exit code: 0; 1
+where the run fits none of the GPUs asked for; 2 where it cannot work on any.
 """
 
 import argparse
@@ -35,10 +36,10 @@ def main() -> int:
     parser.add_argument(
         "--engine-sleeps", action="store_true", help="as if the engine gave its memory up while the policy trains"
     )
-    parser.add_argument("--refit", action="store_true", help="what a refit moves over which links, and nothing else")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
-    arguments = parser.parse_intermixed_args()  # options may stand among the overrides
+    of_refit = sys.argv[1:2] == ["refit"]
+    arguments = parser.parse_intermixed_args(sys.argv[1 + of_refit :])  # options may stand among the overrides
     fits = False
 
     def work() -> None:
@@ -46,7 +47,7 @@ def main() -> int:
         from pivotrl.planning import report
         from pivotrl.planning.command import find, refit_table
 
-        if arguments.refit:
+        if of_refit:
             fits = True
             print(refit_table(arguments))
             return

@@ -79,6 +79,16 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     assert "give its folder with --hf, or one of Qwen3-" in capsys.readouterr().err
 
 
+def test_the_word_refit_is_another_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(sys, "argv", ["plan.py", "refit", "--config", str(CONFIG), "--nodes", "2", *FIXED])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(TOOL), run_name="__main__")
+    said = capsys.readouterr().out
+    assert ended.value.code == 0 and "floor of the refit on H100" in said and "4 engines of 4" in said
+    assert plan(monkeypatch, "refit") == 2
+    assert "refit" in capsys.readouterr().err
+
+
 def test_options_may_stand_among_the_overrides(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     assert plan(monkeypatch, "rollout.kv_cache_gib=24", "--nodes", "2", "--json", "parallel.tensor=2") in (0, 1)
     found = json.loads(capsys.readouterr().out)

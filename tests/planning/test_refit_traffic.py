@@ -1,4 +1,4 @@
-"""What `tools/plan.py --refit` says of the 30B model, whose experts need not travel if both sides place them alike."""
+"""What `tools/plan.py refit` says of the 30B model, whose experts need not travel if both sides place them alike."""
 
 import pytest
 
