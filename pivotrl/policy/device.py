@@ -25,6 +25,9 @@ class Device:
     """Whether layers come from NVIDIA's Transformer Engine."""
     adam: Literal["torch", "apex", "transformer_engine"] = "torch"
     """Whose Adam Megatron takes: a fused one where there is one."""
+    keeps_buffers: bool = False
+    """Whether buffers of a step stay for the next one: a GPU's memory is wanted by the engine, and torch's allocator
+    hands it out again at once; a CPU's fresh pages cost many times a copy into them."""
     gradient_fusion: Literal["apex", "transformer_engine"] | None = None
     """Who adds weight gradients to `main_grad` inside the matrix multiplication that makes them, if anyone."""
 
@@ -42,7 +45,7 @@ def current() -> Device:
     if wanted not in ("cpu", "cuda"):
         raise ValueError(f"PIVOTRL_DEVICE={wanted!r}: write cpu or cuda, or leave it unset")
     if wanted == "cpu":
-        return Device("cpu", cpu.CPU, "gloo", transformer_engine=False)
+        return Device("cpu", cpu.CPU, "gloo", transformer_engine=False, keeps_buffers=True)
     if not torch.cuda.is_available():
         raise ValueError("PIVOTRL_DEVICE=cuda, but torch sees no GPU here: unset it to run on the CPU")
     index = int(os.environ.get("LOCAL_RANK", "0"))

@@ -159,6 +159,10 @@ class Shards:
         assert self.layouts[world.rank] == layout_of(world), "Megatron numbers its ranks otherwise"
         matched = match_params(model, params_of_rank(arch, self.layouts[world.rank]))
         self._params: Mapping[str, Tensor] = {name: tensor.detach() for name, (_, tensor) in matched.items()}
+        dtypes = {tensor.dtype for tensor in self._params.values()}
+        assert len(dtypes) == 1, f"the parameters have several types: {dtypes}"
+        self.dtype: Any = next(iter(dtypes))
+        """Of every weight."""
 
     @property
     def stages(self) -> int:
@@ -170,13 +174,6 @@ class Shards:
         return blocks_of_rank(self.arch, self.layouts[rank])
 
     @property
-    def dtype(self) -> Any:
-        """Of every weight."""
-        dtypes = {tensor.dtype for tensor in self._params.values()}
-        assert len(dtypes) == 1, f"the parameters have several types: {dtypes}"
-        return next(iter(dtypes))
-
-    @property
     def device(self) -> Any:
         """Where the weights are."""
         return next(iter(self._params.values())).device
@@ -185,7 +182,14 @@ class Shards:
         """What is wrong with the live tensors of one of this rank's blocks, if anything."""
         inner = block.bounds[1:] if len(block.shape) == 3 else block.bounds
         for name in block.params:
-            live = self._params[name]
+            live = self._params.get(name)
+            if live is None:
+                return f"{block.tensor} should lie in {name}, which this rank's policy does not have"
+            if live.dtype != self.dtype or not live.untyped_storage().nbytes():
+                state = (
+                    f"of {live.dtype}" if live.untyped_storage().nbytes() else "without memory, as of a policy asleep"
+                )
+                return f"{block.tensor} should lie in {name} of {self.dtype}, which is {state}"
             fits = live.dim() == len(inner) and block.row + inner[0][1] - inner[0][0] <= live.shape[0]
             fits &= tuple(live.shape[1:]) == tuple(stop - start for start, stop in inner[1:])
             if not fits:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pivotrl.rollout.landings import Landing, PackedHead, PackedLinear, PrepackedExperts
+from pivotrl.rollout.landings import Landing, PackedHead, PackedLinear, PrepackedExperts, Staging
 from pivotrl.rollout.plan import Piece, RefitError, box
 
 STACKED = ("gate_up_proj", "down_proj")
@@ -34,9 +34,10 @@ def find_landings(model: nn.Module, kind: str) -> tuple[dict[str, Landing], list
     landings: dict[str, Landing] = {}
     pieces: list[Piece] = []
     embeddings: dict[int, str] = {}
+    shared = Staging()
     for path, module in model.named_modules():
         if isinstance(module, RoutedExperts):
-            found, filled = _experts(path, module, kind)
+            found, filled = _experts(path, module, kind, shared)
         elif isinstance(module, LinearBase):
             found, filled = _linear(path, module, model.packed_modules_mapping, kind)
         elif isinstance(module, VocabParallelEmbedding):
@@ -137,7 +138,7 @@ def _row_stretches(module: Any) -> Iterator[tuple[int, int, int]]:
         yield module.output_size, module.output_size, 0
 
 
-def _experts(path: str, module: Any, kind: str) -> tuple[list[Landing], list[Piece]]:
+def _experts(path: str, module: Any, kind: str, shared: Staging) -> tuple[list[Landing], list[Piece]]:
     from vllm.model_executor.layers.fused_moe.oracle.unquantized import UnquantizedMoeBackend
     from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod
 
@@ -162,8 +163,12 @@ def _experts(path: str, module: Any, kind: str) -> tuple[list[Landing], list[Pie
     w13, w2 = f"{path}.w13_weight", f"{path}.w2_weight"
     shapes = (experts, 2 * inner, hidden), (experts, hidden, inner)
     if kind == "cpu":
-        packed = PrepackedExperts(module)
-        landings = [packed.landing(w13, "w13_weight", shapes[0]), packed.landing(w2, "w2_weight", shapes[1])]
+        if getattr(method.moe_kernel.fused_experts, "_use_zentorch", False):
+            raise RefitError(f"refit: the experts of {path} are packed by zentorch, which is not known here: remove it")
+        landings = [
+            PrepackedExperts(w13, module, "w13_weight", shapes[0], shared),
+            PrepackedExperts(w2, module, "w2_weight", shapes[1], shared),
+        ]
     else:
         if tuple(module.w13_weight.shape) != shapes[0]:
             raise RefitError(f"refit: {w13} is padded to {list(module.w13_weight.shape)}, which is not known here")

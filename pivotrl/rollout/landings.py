@@ -25,8 +25,8 @@ class Landing:
         self.name, self.tensor = name, tensor
         self.elements = tensor.numel() if elements is None else elements
         """Elements that come from the policy; the rest is padding, which stays as it is."""
-        self.staging = 0
-        """Bytes that `open` allocates; packing may take as much again, twice."""
+        self.opened, self.packed = 0, 0
+        """Bytes that `open` takes, and that `close` allocates at most twice."""
 
     def open(self) -> Tensor:
         """A tensor in the checkpoint's layout (this rank's part) to write to."""
@@ -46,7 +46,7 @@ class PackedLinear(Landing):
             getattr(layer, "input_size_per_partition", layer.input_size),
         )
         self.elements = self.shape[0] * self.shape[1]
-        self.staging = self.elements * layer.params_dtype.itemsize
+        self.opened = self.packed = self.elements * layer.params_dtype.itemsize
 
     def open(self) -> Tensor:
         return torch.empty(self.shape, dtype=self.layer.params_dtype)
@@ -62,45 +62,59 @@ class PackedHead(Landing):
     def __init__(self, name: str, tensor: Tensor, elements: int, heads: list[nn.Module]):
         super().__init__(name, tensor, elements)
         self.heads = heads
-        self.staging = tensor.nbytes
+        self.packed = tensor.nbytes
 
     def close(self, written: Tensor) -> None:
         for head in self.heads:
             head.quant_method.process_weights_after_loading(head)
 
 
-class PrepackedExperts:
-    """Both stacked weights of one MoE layer on a CPU: prepacked by the experts' own code, copied over the old ones."""
+class Staging:
+    """Memory in the checkpoint's layout that landings take turns with: on a CPU, fresh memory costs many times a copy
+    into it."""
 
-    def __init__(self, layer: nn.Module):
-        self.layer, self.experts = layer, layer.quant_method.moe_kernel.fused_experts
-        self.arrived: dict[str, Tensor] = {}
+    def __init__(self) -> None:
+        self._free: dict[tuple[tuple[int, ...], torch.dtype], list[Tensor]] = {}
 
-    def landing(self, name: str, attribute: str, shape: tuple[int, ...]) -> Landing:
-        return _PrepackedPart(self, name, attribute, shape)
+    def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A tensor of any values; nobody else has it until it is given back."""
+        free = self._free.get((shape, dtype))
+        return free.pop() if free else torch.empty(shape, dtype=dtype)
 
-    def arrive(self, attribute: str, written: Tensor) -> None:
-        """Pack once both are there: padding, where the kernel wants it, concerns both."""
-        self.arrived[attribute] = written
-        if len(self.arrived) < 2:
-            return
-        scratch = nn.Module()
-        for key, value in self.arrived.items():
-            scratch.register_parameter(key, nn.Parameter(value, requires_grad=False))
-        self.arrived = {}
-        self.experts.process_weights_after_loading(scratch)
-        for key, value in scratch.named_parameters():
-            getattr(self.layer, key).data.copy_(value.data)
+    def give_back(self, tensor: Tensor) -> None:
+        self._free.setdefault((tuple(tensor.shape), tensor.dtype), []).append(tensor)
 
 
-class _PrepackedPart(Landing):
-    def __init__(self, layer: PrepackedExperts, name: str, attribute: str, shape: tuple[int, ...]):
-        self.name, self.layer, self.attribute, self.shape = name, layer, attribute, shape
+class PrepackedExperts(Landing):
+    """One stacked weight of an MoE layer on a CPU: prepacked for the experts' kernel, straight into the live weight."""
+
+    def __init__(self, name: str, layer: nn.Module, attribute: str, shape: tuple[int, ...], shared: Staging):
+        self.name, self.layer, self.attribute, self.shape, self.shared = name, layer, attribute, shape, shared
+        self.experts = layer.quant_method.moe_kernel.fused_experts
         self.elements = torch.Size(shape).numel()
-        self.staging = self.elements * layer.layer.w13_weight.dtype.itemsize
+        self.opened = self.elements * self._live.dtype.itemsize
+        self.packed = 0 if self._live.shape == torch.Size(shape) else self._live.nbytes
+
+    @property
+    def _live(self) -> Tensor:
+        return getattr(self.layer, self.attribute).data
 
     def open(self) -> Tensor:
-        return torch.empty(self.shape, dtype=self.layer.layer.w13_weight.dtype)
+        return self.shared.take(self.shape, self._live.dtype)
 
     def close(self, written: Tensor) -> None:
-        self.layer.arrive(self.attribute, written)
+        torch.ops._C.prepack_moe_weight(self._padded(written), self._live, self.experts.isa)
+        self.shared.give_back(written)
+
+    def _padded(self, written: Tensor) -> Tensor:
+        """The inner width in the kernel's size: zeros behind gate, up and the columns of down."""
+        live = self._live
+        if written.shape == live.shape:
+            return written
+        padded = torch.zeros_like(live)
+        if self.attribute == "w2_weight":
+            padded[..., : written.shape[2]] = written
+        else:
+            halves = padded.unflatten(1, (2, -1))
+            halves[:, :, : written.shape[1] // 2] = written.unflatten(1, (2, -1))
+        return padded

@@ -41,7 +41,7 @@ def check_sums(plan: Transfers, sums: Tensor) -> None:
     """Compare what owners sent with what landed (collective over the world).
 
     Args:
-        sums: `Transport.sums` of this rank, int64 [2, transfers]; becomes that of all ranks.
+        sums: what `Transport.run` returned on this rank, int64 [2, transfers]; becomes that of all ranks.
 
     Raises:
         RefitError: on every rank, if bytes changed on their way, or replicas of a weight differ.

@@ -25,12 +25,13 @@ class Receiver:
         return {(name, bounds) for name, bounds in self._pieces if volume(bounds)}
 
     def staging_bytes(self, stages: int) -> int:
-        """At most what landings allocate at a time: one layer's of each pipeline stage are open, and one is packed."""
+        """At most what landings take at a time: one layer's of each pipeline stage are open, and one is packed."""
         layers: dict[str, int] = {}
         for name, landing in self._landings.items():
             layer = ".".join(name.split(".")[:3]) if ".layers." in name else name
-            layers[layer] = layers.get(layer, 0) + landing.staging
-        return (stages + 2) * max(layers.values(), default=0)
+            layers[layer] = layers.get(layer, 0) + landing.opened
+        packed = max((landing.packed for landing in self._landings.values()), default=0)
+        return stages * max(layers.values(), default=0) + 2 * packed
 
     def place(self, move: Transfer, bounds: Bounds) -> Tensor:
         """The view of the engine's tensor in which a box of a transfer lands."""

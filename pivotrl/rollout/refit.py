@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
+from pivotrl.policy import device
 from pivotrl.policy.shards import Block, Shape, tensor_shapes
 from pivotrl.rollout import proof, transport
 from pivotrl.rollout.engine import Engine
 from pivotrl.rollout.inventory import find_landings
+from pivotrl.rollout.manifest import Manifest, agree
 from pivotrl.rollout.needs import EngineLayout, needs_of_rank
 from pivotrl.rollout.plan import RefitError, make_plan
 from pivotrl.rollout.receiver import Receiver
-from pivotrl.rollout.transfers import Round, Transfers, make_rounds, make_transfers
+from pivotrl.rollout.transfers import Transfers, make_rounds, make_transfers
 
 __all__ = ["RefitError", "RefitReport", "prove", "refit"]
 
@@ -96,15 +97,16 @@ class Route:
     arch: Any
     shapes: Mapping[str, Shape]
     transfers: Transfers
-    rounds: Sequence[Round]
     receiver: Receiver
+    manifest: Manifest
+    moving: transport.Transport
 
 
 def refit(policy: WeightSource, engine: Engine) -> RefitReport:
     """Bring the engine to the policy's weights and prove it (collective over the world).
 
-    The plan is made at an engine's first refit, from names and shapes, and every rank holds its live tensors against it
-    before anything is sent.
+    The plan is made at an engine's first refit, from names and shapes. Before anything is sent, at every refit, every
+    rank holds its live tensors against it, and all ranks compare their plans (`manifest.py`).
 
     Raises:
         RefitError: on every rank: a tensor is missing, unknown or of another shape or type; bytes changed on their way;
@@ -116,13 +118,12 @@ def refit(policy: WeightSource, engine: Engine) -> RefitReport:
     route = engine.refit_route
     if route is None or route.arch != policy.arch:
         route = engine.refit_route = make_route(policy, engine)
+    else:
+        agree(engine, route.manifest.difference(policy.shards), route.manifest)
     plan = route.transfers
     route.receiver.forget()
     with torch.no_grad():
-        moving = transport.Transport(plan, route.rounds, policy.shards, route.receiver, engine.rank)
-        buffers, sums = moving.buffer_bytes, moving.sums
-        moving.run()
-        del moving
+        sums = route.moving.run(policy.shards, keep=device.current().keeps_buffers)
     engine.reset_prefix_cache()
     if sums.is_cuda:
         torch.cuda.synchronize()
@@ -139,7 +140,7 @@ def refit(policy: WeightSource, engine: Engine) -> RefitReport:
         bytes=sum(torch.Size(shape).numel() for shape in route.shapes.values()) * plan.itemsize,
         landed_bytes=sum(size for size, _ in mine),
         remote_bytes=sum(size for size, remote in mine if remote),
-        buffer_bytes=buffers,
+        buffer_bytes=route.moving.buffer_bytes,
         canary_error=error,
     )
 
@@ -150,31 +151,20 @@ def make_route(policy: WeightSource, engine: Engine) -> Route:
     Raises:
         RefitError, ValueError: as `refit`, on every rank.
     """
-    result, error, manifest = None, None, ("", 0)
+    transfers, receiver, manifest, wrong, staging = None, None, None, None, 0
     try:
-        result = _check_both_sides(policy, engine)
-        manifest = result[0].fingerprint(), result[2]
-    except RefitError as wrong:
-        error = str(wrong)
-    everyone: list[Any] = [(error, *manifest)] * engine.world_size
-    if engine.world_size > 1:
-        dist.all_gather_object(everyone, (error, *manifest), group=engine.object_group)
-    for rank, (wrong, _, _) in enumerate(everyone):
-        if wrong is not None:
-            raise RefitError(wrong if rank == engine.rank else f"{wrong} (rank {rank})")
-    for rank, (_, theirs, _) in enumerate(everyone):
-        if theirs != everyone[0][1]:
-            raise RefitError(
-                f"refit: rank {rank} planned other transfers than rank 0 ({theirs[:12]} and {everyone[0][1][:12]})"
-            )
-    transfers, receiver, _ = result
-    region = _region(engine.config.refit_buffer_mib, max(staging for _, _, staging in everyone))
-    rounds = make_rounds(transfers, engine.rank, region)
-    return Route(policy.arch, tensor_shapes(policy.arch), transfers, rounds, receiver)
+        transfers, receiver, manifest = _check_both_sides(policy, engine)
+        staging = receiver.staging_bytes(policy.shards.stages)
+    except RefitError as error:
+        wrong = str(error).removeprefix("refit: ")
+    everyones_staging = agree(engine, wrong, manifest, staging)
+    region = _region(engine.config.refit_buffer_mib, max(everyones_staging))
+    moving = transport.Transport(transfers, make_rounds(transfers, engine.rank, region), receiver, engine.rank)
+    return Route(policy.arch, tensor_shapes(policy.arch), transfers, receiver, manifest, moving)
 
 
-def _check_both_sides(policy: WeightSource, engine: Engine) -> tuple[Transfers, Receiver, int]:
-    """The plan, this rank's receiver, and the bytes that its landings allocate."""
+def _check_both_sides(policy: WeightSource, engine: Engine) -> tuple[Transfers, Receiver, Manifest]:
+    """The plan, this rank's receiver, and its manifest."""
     landings, pieces = find_landings(engine.model, engine.device_kind)
     counts = {name: landing.elements for name, landing in landings.items()}
     make_plan(tensor_shapes(policy.arch), pieces, counts)
@@ -182,7 +172,8 @@ def _check_both_sides(policy: WeightSource, engine: Engine) -> tuple[Transfers, 
     dtype = getattr(torch, engine.dtype)
     if shards.dtype != dtype:
         raise RefitError(f"refit: the policy's weights are {shards.dtype}, the engine's {dtype}")
-    for block in shards.blocks(engine.rank):
+    blocks = shards.blocks(engine.rank)
+    for block in blocks:
         if (wrong := shards.check(block)) is not None:
             raise RefitError(f"refit: {wrong}")
     layout = EngineLayout(config.tensor, config.expert_parallel)
@@ -195,7 +186,7 @@ def _check_both_sides(policy: WeightSource, engine: Engine) -> tuple[Transfers, 
         raise RefitError(f"refit: {name} {bounds} is {side} by the engine of rank {engine.rank}")
     per_node = int(os.environ.get("LOCAL_WORLD_SIZE", engine.world_size))
     transfers = make_transfers([shards.blocks(rank) for rank in ranks], needed, dtype.itemsize, per_node)
-    return transfers, receiver, receiver.staging_bytes(shards.stages)
+    return transfers, receiver, Manifest(transfers, blocks, engine.model, landings)
 
 
 def _region(buffer_mib: int, staging: int) -> int:

@@ -9,7 +9,6 @@ dimensions. Rounds are numbered over all ranks, and a rank goes through its own 
 closes a circle.
 """
 
-import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,13 +66,6 @@ class Transfers:
         if move.owner == move.taker:
             return "local"
         return "node" if move.owner // self.ranks_per_node == move.taker // self.ranks_per_node else "network"
-
-    def fingerprint(self) -> str:
-        """A hash by which ranks can tell that they made the same plan."""
-        digest = hashlib.sha256()
-        for move in self.moves:
-            digest.update(f"{move.tensor}{move.bounds}{move.owner}>{move.taker};".encode())
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,23 +43,33 @@ class Sink(Protocol):
 
 
 class Transport:
-    """One rank's part of one refit."""
+    """One rank's part of every refit by one plan."""
 
-    def __init__(self, plan: Transfers, rounds: Sequence[Round], source: Source, sink: Sink, rank: int):
-        self._plan, self._rounds, self._source, self._sink, self._rank = plan, rounds, source, sink, rank
-        self.sums = torch.zeros((2, len(plan.moves)), dtype=torch.int64, device=source.device)
-        """For each transfer, its checksum at the owner and where it landed; 0 on ranks that are neither."""
+    def __init__(self, plan: Transfers, rounds: Sequence[Round], sink: Sink, rank: int):
+        self._plan, self._rounds, self._sink, self._rank = plan, rounds, sink, rank
         messages = [side for one in rounds for side in (one.sends, one.receives)]
-        self._half = half = max((_length(side, plan) for side in messages), default=0)
-        self._buffers = [torch.empty(2 * half, dtype=torch.uint8, device=source.device) for _ in range(2)]
+        self._half = max((_length(side, plan) for side in messages), default=0)
+        self._buffers: list[Tensor] = []
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of the two buffers together."""
-        return sum(buffer.nbytes for buffer in self._buffers)
+        """Bytes of the two buffers together, while there are any."""
+        return 4 * self._half
 
-    def run(self) -> None:
-        """Move everything (collective, in the sense that every rank runs its own rounds)."""
+    def run(self, source: Source, keep: bool = False) -> Tensor:
+        """Move everything (collective, in the sense that every rank runs its own rounds).
+
+        Args:
+            keep: keep the buffers for the next time.
+
+        Returns:
+            For each transfer, its checksum at the owner and where it landed, 0 on ranks that are neither: int64
+            [2, transfers].
+        """
+        self._source = source
+        self._sums = torch.zeros((2, len(self._plan.moves)), dtype=torch.int64, device=source.device)
+        if not self._buffers:
+            self._buffers = [torch.empty(2 * self._half, dtype=torch.uint8, device=source.device) for _ in range(2)]
         works: list[Any] = []
         for index in range(len(self._rounds) + 1):
             ahead = self._post(index) if index < len(self._rounds) else []
@@ -68,6 +78,9 @@ class Transport:
                     work.wait()
                 self._land(index - 1)
             works = ahead
+        if not keep:
+            self._buffers = []
+        return self._sums
 
     def _post(self, index: int) -> list[Any]:
         buffer, one = self._buffers[index % 2], self._rounds[index]
@@ -84,7 +97,7 @@ class Transport:
 
     def _pack(self, chunk: Chunk, into: Tensor) -> None:
         _copy(into, self._source.read(self._plan.moves[chunk.transfer].block, chunk.bounds))
-        self.sums[0, chunk.transfer] += checksum(into)
+        self._sums[0, chunk.transfer] += checksum(into)
 
     def _land(self, index: int) -> None:
         buffer = self._buffers[index % 2]
@@ -95,10 +108,10 @@ class Transport:
                 views = self._source.read(move.block, chunk.bounds)
                 _copy(into, views)
                 for view in views:
-                    self.sums[0, chunk.transfer] += checksum(view)
+                    self._sums[0, chunk.transfer] += checksum(view)
             else:
                 into.copy_(self._view(buffer, chunk, self._half))
-            self.sums[1, chunk.transfer] += checksum(into)
+            self._sums[1, chunk.transfer] += checksum(into)
             self._sink.landed(move, chunk.bounds)
 
     def _view(self, buffer: Tensor, chunk: Chunk, half: int) -> Tensor:

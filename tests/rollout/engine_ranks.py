@@ -172,10 +172,10 @@ def refit_is_quick(stand: Stand) -> None:
 def moe_layout_corruption_stops_the_run(stand: Stand) -> None:
     """Expert weights left in the checkpoint's layout, as a plain copy leaves them on a CPU."""
 
-    def copy_only(self, attribute: str, written: torch.Tensor) -> None:
-        getattr(self.layer, attribute).data.copy_(written)
+    def copy_only(self, written: torch.Tensor) -> None:
+        getattr(self.layer, self.attribute).data.copy_(written)
 
-    with swapped(landings.PrepackedExperts, "arrive", copy_only), raises(RefitError, "canary", "position", "stopped"):
+    with swapped(landings.PrepackedExperts, "close", copy_only), raises(RefitError, "canary", "position", "stopped"):
         refit(stand.policy, stand.engine)
     heal(stand)
 
@@ -260,6 +260,38 @@ def a_policy_of_another_shape_writes_nothing(stand: Stand) -> None:
         refit(SimpleNamespace(arch=arch, shards=None, score=None), engine)
     engine.refit_route = route
     assert torch.equal(engine.score([5, 6, 7, 8]), before)
+
+
+def every_sync_holds_what_is_live_against_the_plan(stand: Stand) -> None:
+    """A tensor of one rank that is no longer what the plan was made for stops all, before anything is written."""
+    policy, engine, rank = stand.policy, stand.engine, dist.get_rank()
+    heal(stand)
+    before = engine.score([5, 6, 7, 8])
+    where = "" if rank == 1 else r" (rank 1)"
+    norm = engine.model.model.norm.weight
+    kept = norm.data
+    if rank == 1:
+        norm.data = kept.clone()
+    with raises(RefitError, "engine's model.norm.weight is another tensor than the one that refits write to" + where):
+        refit(policy, engine)
+    norm.data = torch.zeros(3) if rank == 1 else kept
+    with raises(RefitError, "engine's model.norm.weight is [3] of torch.float32, and was [128] of"):
+        refit(policy, engine)
+    norm.data = kept
+    manifest = engine.refit_route.manifest
+    lines, fingerprint = manifest.lines, manifest.fingerprint
+    if rank == 1:
+        manifest.lines, manifest.fingerprint = (
+            [line.replace("norm.weight [128]", "norm.weight [64]") for line in lines],
+            "x",
+        )
+    with raises(
+        RefitError, "rank 1 planned other transfers than rank 0, and they differ in model.", "norm.weight [128]"
+    ):
+        refit(policy, engine)
+    manifest.lines, manifest.fingerprint = lines, fingerprint
+    assert torch.equal(engine.score([5, 6, 7, 8]), before)
+    heal(stand)
 
 
 def heal(stand: Stand) -> None:

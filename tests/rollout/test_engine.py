@@ -26,6 +26,7 @@ MOE = (
     "moe_layout_corruption_stops_the_run",
     "reload_weights_of_vllm_stops_the_run",
     "stale_head_stops_the_run",
+    "every_sync_holds_what_is_live_against_the_plan",
     "one_wrong_tensor_stops_the_run",
 )
 LAYOUTS: dict[str, tuple[Callable, int, tuple[str, ...]]] = {

@@ -133,6 +133,7 @@ def test_an_expert_parallel_layer_takes_the_experts_of_vllms_placement() -> None
     from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod
 
     from pivotrl.rollout.inventory import _experts
+    from pivotrl.rollout.landings import Staging
 
     method = object.__new__(UnquantizedFusedMoEMethod)
     object.__setattr__(method, "unquantized_backend", UnquantizedMoeBackend.TRITON)
@@ -155,7 +156,7 @@ def test_an_expert_parallel_layer_takes_the_experts_of_vllms_placement() -> None
             w13_weight=torch.empty(local, 2 * ARCH.expert_ffn, ARCH.hidden, device="meta"),
             w2_weight=torch.empty(local, ARCH.hidden, ARCH.expert_ffn, device="meta"),
         )
-        _, pieces = _experts(path, layer, "cuda")
+        _, pieces = _experts(path, layer, "cuda", Staging())
         found = {(p.source, tuple((s.start, s.stop) for s in p.source_box)) for p in pieces}
         needs = needs_of_rank(ARCH, EngineLayout(size, expert_parallel=True), place)
         names = ("model.layers.3.mlp.experts.gate_up_proj", "model.layers.3.mlp.experts.down_proj")
