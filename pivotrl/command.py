@@ -7,9 +7,11 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from pivotrl.disk import describe
 from pivotrl.quiet import quiet
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -38,8 +40,9 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
 
     Returns:
         The exit code: 0; 2 after a ValueError or an OSError (a user's mistake, or a full disk) or where a package is
-        missing, 1 after a RefitError, 3 where a health gate stopped the run, and 128 + N after signal N (130 after
-        Ctrl-C; others where the command turns them into a KeyboardInterrupt of their number), each said in one line.
+        missing, 1 after a RefitError, an error of vLLM's or where another rank is lost, 3 where a health gate stopped
+        the run, and 128 + N after signal N (130 after Ctrl-C; others where the command turns them into a
+        KeyboardInterrupt of their number), each said in one line; PIVOTRL_TRACEBACK=1 adds where it came from.
     """
     quiet()
 
@@ -48,18 +51,29 @@ def run_command(name: str, command: list[str], ranks: int, work: Callable[[], No
             from pivotrl.policy.local_ranks import run_ranks
 
             return run_ranks(ranks, [*command, *sys.argv[1:]])
+        from pivotrl.rollout.failure import EngineError
         from pivotrl.rollout.plan import RefitError
         from pivotrl.telemetry.health import HealthStop
 
         try:
             work()
-        except (ValueError, OSError, RefitError, HealthStop) as error:
+        except (ValueError, OSError, RefitError, EngineError, HealthStop) as error:
             rank = os.environ.get("RANK", "0")
-            if rank != "0":
+            if os.environ.get("PIVOTRL_TRACEBACK") == "1":
+                traceback.print_exception(error)
+            if rank != "0" and not isinstance(error, OSError | EngineError):
                 # The launcher ends every rank when the first one fails: let rank 0, which mostly knows the same, speak.
                 time.sleep(_RANK_0_SPEAKS_SECONDS)
-            print(f"{name}: {error}" + (f" (rank {rank})" if rank != "0" else ""), file=sys.stderr, flush=True)
-            return {RefitError: 1, HealthStop: 3}.get(type(error), 2)
+            said = describe(error) if isinstance(error, OSError) else str(error)
+            print(f"{name}: {said}" + (f" (rank {rank})" if rank != "0" else ""), file=sys.stderr, flush=True)
+            return {RefitError: 1, EngineError: 1, HealthStop: 3}.get(type(error), 2)
+        except Exception as error:
+            from pivotrl.policy import lost
+
+            if not lost.is_lost(error):
+                raise
+            lost.tell(name, error)
+            return 1
         return 0
 
     try:
@@ -78,7 +92,7 @@ def run_alone(name: str, work: Callable[[], None]) -> int:
         try:
             work()
         except (ValueError, OSError) as error:
-            print(f"{name}: {error}", file=sys.stderr)
+            print(f"{name}: {describe(error) if isinstance(error, OSError) else error}", file=sys.stderr)
             return 2
         return 0
 

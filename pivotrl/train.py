@@ -74,7 +74,12 @@ def train(session: "Session") -> None:
                     learned = policy.train_step(batch, step)
                 with timer.phase("refit"):
                     proof = refit(policy, engine)
+                described = collect.describe(groups, timer.with_total()) | collect.cost_of_draws(
+                    config.training, groups
+                )
+                metrics = freshness | described | collect.summarise(learned) | proof.metrics()
                 with timer.phase("save"):
+                    writer.prepare(step, metrics, timer.with_total())
                     stopping = attempt.ends_after(step + 1)
                     checkpoints.save_if_due(step + 1, collect.mean_reward(groups), stopping)
                     if rank == 0 and (covered := newest(run / "checkpoints")):
@@ -82,8 +87,7 @@ def train(session: "Session") -> None:
                 if step == 0 and rank == 0:
                     write_json(run / "examples.json", collect.examples(session, groups))
                 seconds = timer.with_total()
-                described = collect.describe(groups, seconds) | collect.cost_of_draws(config.training, groups)
-                metrics = freshness | described | collect.summarise(learned) | proof.metrics() | observer.end(timer)
+                metrics |= collect.describe(groups, seconds) | observer.end(timer)
                 writer.write(step, metrics, seconds)
                 if stop := health.check(step, metrics):
                     checkpoints.save_now(step + 1)

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
+from pivotrl.disk import describe
+
 Result = TypeVar("Result")
 
 
@@ -28,8 +30,7 @@ def together(group: Any, work: Callable[[], Result]) -> list[Result]:
     except ValueError as wrong:
         error = wrong
     except OSError as wrong:
-        where = f"{wrong.filename}: " if wrong.filename else ""
-        error = ValueError(f"{where}{wrong.strerror or wrong}")
+        error = ValueError(describe(wrong))
     everyone: list = [None] * dist.get_world_size(group)
     dist.all_gather_object(everyone, (result, error), group=group)
     for rank, (_, wrong) in enumerate(everyone):

@@ -53,6 +53,10 @@ class ParallelConfig(Section):
     """Tensor-parallel size inside one expert."""
     virtual_pipeline: int = Field(1, ge=1)
     """Chunks of layers on each pipeline stage, which the interleaved schedule takes in turns; 1 is the plain one."""
+    timeout_seconds: float = Field(1800.0, gt=0)
+    """How long a rank waits for the others in one collective before it gives them up and the run ends. A dead rank is
+    noticed at once; this is for one that is stuck. Longer than the slowest engine is behind the fastest one, and than
+    rank 0 needs to read a checkpoint's checksums."""
     sequence: bool | None = None
     """Sequence parallelism. Unset: on where `tensor` > 1, which MoE models need."""
 

@@ -3,6 +3,7 @@
 import math
 import os
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -134,10 +135,10 @@ def initialize(parallel: ParallelConfig, seed: int) -> World:
     device.prepare()
     from megatron.core import parallel_state, tensor_parallel
 
-    backend = device.current().backend
+    backend, patience = device.current().backend, timedelta(seconds=parallel.timeout_seconds)
     if not dist.is_initialized():
         if "RANK" in os.environ:
-            dist.init_process_group(backend)
+            dist.init_process_group(backend, timeout=patience)
         else:
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     with device.scope():
@@ -148,12 +149,13 @@ def initialize(parallel: ParallelConfig, seed: int) -> World:
             expert_model_parallel_size=parallel.expert,
             expert_tensor_parallel_size=parallel.expert_tensor,
             create_gloo_process_groups=True,
+            distributed_timeout_minutes=parallel.timeout_seconds / 60,
         )
         tensor_parallel.model_parallel_cuda_manual_seed(seed)
-    return current_world()
+    return current_world(patience)
 
 
-def current_world() -> World:
+def current_world(patience: timedelta | None = None) -> World:
     """The place and groups that `initialize` made, read from Megatron."""
     from megatron.core import parallel_state as ps
 
@@ -176,7 +178,7 @@ def current_world() -> World:
         dp_group=ps.get_data_parallel_group(),
         model_group=ps.get_model_parallel_group(),
         expert_model_group=ps.get_expert_tensor_model_pipeline_parallel_group(),
-        object_group=_object_group(),
+        object_group=_object_group(patience),
     )
     assert dist.get_rank(world.model_group) == world.pp_rank * world.tp_size + world.tp_rank
     place = (world.pp_rank * world.ep_size + world.ep_rank) * world.etp_size + world.etp_rank
@@ -184,11 +186,11 @@ def current_world() -> World:
     return world
 
 
-def _object_group() -> Any:
+def _object_group(patience: timedelta | None) -> Any:
     if dist.get_backend() == "gloo":
         return dist.group.WORLD
     if "world" not in _object_groups:
-        _object_groups["world"] = dist.new_group(backend="gloo")
+        _object_groups["world"] = dist.new_group(backend="gloo", timeout=patience)
     return _object_groups["world"]
 
 

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from pivotrl.disk import naming, write_all
 from pivotrl.policy.agree import together
 from pivotrl.policy.routes import Routes
 from pivotrl.rollout.records import Request, Sample
@@ -107,7 +108,7 @@ class BankWriter:
             step: the step that samples, from 0.
         """
         self._path = step_folder(folder, step) / f"rank_{rank:05d}.jsonl"
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
 
     def append(self, key: str, samples: Sequence[Sample]) -> None:
         """Add a finished group; on disk when this returns. Raises OSError."""
@@ -115,11 +116,11 @@ class BankWriter:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._path.exists():
                 drop_incomplete_line(self._path)
-            self._file = open(self._path, "a", encoding="ascii", newline="\n")  # noqa: SIM115
+            self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
         group = {"key": key} | _pack(samples)
-        self._file.write(dumps({"sha256": _checksum(group), "group": group}) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with naming(self._path):
+            write_all(self._file, (dumps({"sha256": _checksum(group), "group": group}) + "\n").encode("ascii"))
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         if self._file is not None:

@@ -18,6 +18,7 @@ from pivotrl.policy import device
 from pivotrl.rollout import environment, generation
 from pivotrl.rollout.checks import check_engine, check_requests
 from pivotrl.rollout.config import RolloutConfig
+from pivotrl.rollout.failure import engine_at_work
 from pivotrl.rollout.records import Request, Sample
 from pivotrl.rollout.split import split_requests
 
@@ -106,7 +107,7 @@ class Engine:
             ValueError: as `checks.check_requests`, before anything is sampled.
         """
         check_requests(requests, self.config.max_model_len)
-        with environment.uncompiled(self.device_kind):
+        with environment.uncompiled(self.device_kind), engine_at_work(self.rank, "sampled"):
             return generation.run(self.llm.llm_engine, requests, finished)
 
     def score(self, token_ids: list[int]) -> Tensor:
@@ -119,7 +120,7 @@ class Engine:
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False)
-        with environment.uncompiled(self.device_kind):
+        with environment.uncompiled(self.device_kind), engine_at_work(self.rank, "scored the canary"):
             (output,) = self.llm.generate([{"prompt_token_ids": token_ids}], params, use_tqdm=False)
         return torch.tensor(output.prompt_logprobs.logprobs, dtype=torch.float32)
 

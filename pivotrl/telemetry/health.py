@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pivotrl.disk import naming
 from pivotrl.telemetry.gates import Event, Gates, Row
 from pivotrl.telemetry.metrics import METRICS_FILE, keep_rows_before, read_metrics
 from pivotrl.telemetry.run_files import HEALTH_FILE
@@ -68,5 +69,5 @@ class Health:
 
     def _write(self, events: list[Event]) -> None:
         rows: list[dict[str, Any]] = [event.to_json() for event in events]
-        with open(self._file, "a", encoding="ascii", newline="\n") as file:
+        with naming(self._file), open(self._file, "a", encoding="ascii", newline="\n") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows))

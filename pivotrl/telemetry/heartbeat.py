@@ -1,5 +1,6 @@
 """`heartbeat.json`: what a run is doing now, for whoever watches it from outside."""
 
+import contextlib
 import json
 import os
 import socket
@@ -51,5 +52,8 @@ class Heartbeat:
         with self._lock:
             now = {"time": time.time(), **self._now, "pid": os.getpid(), "host": socket.gethostname()}
         temporary = self._path.with_name(self._path.name + ".tmp")
-        temporary.write_text(json.dumps(now) + "\n", encoding="ascii")
-        os.replace(temporary, self._path)
+        # On a full disk the run's own writes speak and end it; from here an error would end the thread, or stand in
+        # for the one that the run ends with. An old `time` says enough.
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps(now) + "\n", encoding="ascii")
+            os.replace(temporary, self._path)

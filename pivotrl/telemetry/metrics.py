@@ -9,11 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from pivotrl.disk import naming, write_all
 from pivotrl.telemetry.config import TelemetryConfig
 from pivotrl.telemetry.progress import format_seconds
 from pivotrl.telemetry.wandb_run import WandbRun
+from pivotrl.trajectories.store import write_json
 
 METRICS_FILE = "metrics.jsonl"
+NEXT_FILE = "metrics.next.json"
+"""The row of the step that is being saved."""
 TERMINAL_METRICS = {
     "reward": ("reward", ".3f"),
     "cross_entropy": ("cross entropy", ".4f"),
@@ -62,6 +66,9 @@ class PhaseTimer:
         began, started = time.time(), time.perf_counter()
         try:
             yield
+        except BaseException as error:
+            error.add_note(f"in the {name} of step {self.step + 1}")  # policy/lost.py says it to users
+            raise
         finally:
             elapsed = time.perf_counter() - started
             self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
@@ -76,7 +83,8 @@ class MetricsWriter:
     """Records one row a step on rank 0; does nothing on other ranks.
 
     A resumed run opens it with the step it starts at: rows of that step and later ones, and a last line that a kill
-    tore, are dropped, so the file reads as if the run had never stopped.
+    tore, are dropped, so the file reads as if the run had never stopped. A step that was saved and ended before its row
+    was written has it from `prepare`.
     """
 
     def __init__(
@@ -103,15 +111,23 @@ class MetricsWriter:
         if config.tensorboard:
             self._sinks.append(_TensorBoardSink(run_dir, start))
         run_dir.mkdir(parents=True, exist_ok=True)
+        self._next = run_dir / NEXT_FILE
         keep_rows_before(file, start)
+        _recover(file, self._next, start)
         self._totals = last_totals(file)
-        self._file = open(file, "a", encoding="ascii", newline="\n")  # noqa: SIM115
+        self._path, self._file = file, open(file, "ab", buffering=0)  # noqa: SIM115
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def prepare(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float] | None = None) -> None:
+        """Keep what is known of a step's row before its checkpoint counts, for a run that ends between the two. As
+        `write`."""
+        if self._file is not None:
+            write_json(self._next, self._row(step, metrics, seconds))
 
     def write(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float] | None = None) -> None:
         """Record one step.
@@ -123,15 +139,20 @@ class MetricsWriter:
         """
         if self._file is None:
             return
-        phases = {f"seconds.{name}": value for name, value in (seconds or {}).items()}
-        self._totals |= {name: self._totals[name] + metrics[name] for name in RUNNING_TOTALS if name in metrics}
-        totals = {name: total for name, total in self._totals.items() if name in metrics}
-        row = {"step": step} | {name: _plain(value) for name, value in {**metrics, **totals, **phases}.items()}
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
+        row = self._row(step, metrics, seconds)
+        self._totals |= {name: row[name] for name in RUNNING_TOTALS if name in row}
+        with naming(self._path):
+            write_all(self._file, (json.dumps(row) + "\n").encode("ascii"))
         for sink in self._sinks:
             sink.write(step, {name: value for name, value in row.items() if value is not None and name != "step"})
         print(terminal_line(row, self._steps), flush=True)
+
+    def _row(
+        self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float] | None
+    ) -> dict[str, float | int | None]:
+        phases = {f"seconds.{name}": value for name, value in (seconds or {}).items()}
+        totals = {name: self._totals[name] + metrics[name] for name in RUNNING_TOTALS if name in metrics}
+        return {"step": step} | {name: _plain(value) for name, value in {**metrics, **totals, **phases}.items()}
 
     def close(self) -> None:
         if self._file is not None:
@@ -140,6 +161,18 @@ class MetricsWriter:
         for sink in self._sinks:
             sink.close()
         self._sinks = []
+
+
+def _recover(path: Path, prepared: Path, start: int) -> None:
+    """Append the row of the step before `start` where the run ended after its checkpoint and before its row."""
+    try:
+        row = json.loads(prepared.read_bytes())
+    except (FileNotFoundError, ValueError):  # a machine that lost power may have left half of it: then only that row
+        return
+    rows = read_metrics(path) if path.exists() else []
+    if row["step"] == start - 1 and (not rows or rows[-1]["step"] < start - 1):
+        with naming(path), open(path, "a", encoding="ascii", newline="\n") as file:
+            file.write(json.dumps(row) + "\n")
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pivotrl.disk import naming
 from pivotrl.telemetry.metrics import Span
 
 TRACE_FILE = "trace.json"
@@ -38,7 +39,9 @@ class Trace:
             end = file.seek(-len(_END), os.SEEK_END)
             comma = b"" if end == 1 else b","
             lines = b",\n".join(json.dumps(event).encode("ascii") for event in events)
-            file.write(comma + b"\n" + lines + _END)
+            with naming(self._path):
+                file.write(comma + b"\n" + lines + _END)
+                file.flush()
 
     def _replace(self, lines: list[bytes]) -> None:
         temporary = self._path.with_name(self._path.name + ".tmp")

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pivotrl.disk import naming
 from pivotrl.trajectories.arrays import scan_json_array
 
 LARGEST_ROW = 1 << 30
@@ -186,8 +187,9 @@ def write_jsonl(path: str | Path, rows: Iterable[dict[str, Any]]) -> int:
 def write_json(path: str | Path, value: Any) -> None:
     """Write one indented JSON value atomically."""
     temporary = Path(f"{path}.tmp")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="ascii")
-    os.replace(temporary, path)
+    with naming(path):
+        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="ascii")
+        os.replace(temporary, path)
 
 
 def append_jsonl(path: str | Path, rows: Iterable[dict[str, Any]]) -> None:

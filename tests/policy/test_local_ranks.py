@@ -109,4 +109,4 @@ def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
     _, said = start(tmp_path, str(tmp_path)).communicate(timeout=60)
-    assert said == "command: [Errno 2] No such file or directory: 'no folder/file'\n"
+    assert said == "command: no folder/file: No such file or directory\n"
