@@ -1,13 +1,15 @@
 """Tokens/s of PivotRL's rollout path against raw vLLM on the same prompts, and the seconds of a refit with its proof.
 
-  python tools/bench_rollout.py [--model FOLDER] [--prompts 16] [--samples 16] [--tokens 48]
+  python tools/bench_rollout.py [--model FOLDER] [--prompts 64] [--samples 16] [--tokens 48] [--max-num-seqs 1024]
   torchrun --nproc-per-node 2 tools/bench_rollout.py --config configs/demo_cpu.yaml
 
-Both sides run in this process, on the same engine, in turns, from an empty prefix cache. Two baselines: `LLM.generate`
+All sides run in this process, on the same engine, in turns, from an empty prefix cache. Two baselines: `LLM.generate`
 asked for what training needs (a seed for each request, log-probs of the sampled tokens, no text), which gives the very
-same tokens; and `LLM.generate` as it comes (no seed, no log-probs, text made). Every rank must reach the same point
-before and after each turn. The ratios are of medians; CPU ratios are of this process's CPU seconds, which other
-processes on the machine disturb less.
+same tokens; and `LLM.generate` as it comes (no seed, no log-probs, text made). `in two waves` gives the very same
+tokens too: half of each group, then the other half, which is what `rollout.early_stop` costs where no group stops.
+Every rank must reach the same point before and after each turn. Each ratio is the median of the rounds' own ratios, of
+turns that follow each other, in an order that changes from round to round; CPU ratios are of this process's CPU
+seconds, which other processes on the machine disturb less.
 """
 
 import argparse
@@ -36,11 +38,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--model", type=Path, default=REPOSITORY / "pivotrl/demo/base", help="Hugging Face folder")
     parser.add_argument("--config", help="YAML file of a run: its model, engine and layout; measures the refit as well")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="with --model")
-    parser.add_argument("--prompts", type=int, default=16, metavar="N", help="prompts (default 16)")
+    parser.add_argument("--prompts", type=int, default=64, metavar="N", help="prompts (default 64)")
     parser.add_argument("--prompt-tokens", type=int, default=300, metavar="P", help="of each, at most (default 300)")
     parser.add_argument("--samples", type=int, default=16, metavar="G", help="samples of each prompt (default 16)")
     parser.add_argument("--tokens", type=int, default=48, metavar="T", help="sampled tokens, at most (default 48)")
     parser.add_argument("--repeats", type=int, default=7, metavar="R", help="turns of each side (default 7)")
+    parser.add_argument(
+        "--max-num-seqs", type=int, metavar="S", help="decoded at the same time, with --model (default: all)"
+    )
     return parser.parse_args(argv)
 
 
@@ -63,6 +68,8 @@ def make_requests(arguments: argparse.Namespace, vocabulary: int) -> "list[Reque
 
 def sides(engine: "Engine", requests: "list[Request]") -> dict[str, Callable[[], int]]:
     """Each side by name: a call that samples everything and returns how many tokens."""
+    from dataclasses import replace
+
     from vllm import SamplingParams
 
     from pivotrl.rollout import environment
@@ -73,8 +80,13 @@ def sides(engine: "Engine", requests: "list[Request]") -> dict[str, Callable[[],
     prompts = [{"prompt_token_ids": request.prompt_ids} for request in mine]
     plain = [SamplingParams(n=r.n, temperature=r.temperature, max_tokens=r.max_tokens) for r in mine]
 
-    def ours() -> int:
-        return sum(len(sample.token_ids) for samples in engine.generate_all(requests) for sample in samples)
+    def drawn(wave: "list[Request]") -> int:
+        return sum(len(sample.token_ids) for samples in engine.generate_all(wave) for sample in samples)
+
+    def waves() -> int:
+        first = [replace(request, n=request.n // 2) for request in requests]
+        rest = [replace(request, n=request.n - request.n // 2, first=request.n // 2) for request in requests]
+        return drawn(first) + drawn(rest)
 
     def raw(params: list[SamplingParams]) -> int:
         with environment.uncompiled(engine.device_kind):
@@ -82,7 +94,8 @@ def sides(engine: "Engine", requests: "list[Request]") -> dict[str, Callable[[],
         return total(engine, sum(len(one.token_ids) for output in outputs for one in output.outputs))
 
     return {
-        "pivotrl generate_all": ours,
+        "pivotrl generate_all": lambda: drawn(requests),
+        "pivotrl, in two waves": waves,
         "LLM.generate, same request": lambda: raw([sampling_params(request) for request in mine]),
         "LLM.generate, as it comes": lambda: raw(plain),
     }
@@ -103,7 +116,7 @@ def measure(engine: "Engine", calls: dict[str, Callable[[], int]], repeats: int)
 
     timings: Timings = {name: [] for name in calls}
     for repeat in range(repeats + 1):
-        for name, call in calls.items():
+        for name, call in list(calls.items())[:: 1 if repeat % 2 else -1]:
             engine.reset_prefix_cache()
             dist.barrier(group=engine.object_group)
             wall, cpu = time.perf_counter(), time.process_time()
@@ -120,14 +133,25 @@ def show(timings: Timings) -> None:
     ours = next(iter(timings.values()))
     print(f"{'':28} {'tokens/s':>10} {'spread':>17} {'ratio':>7} {'CPU ratio':>10}")
     for name, turns in timings.items():
-        wall, cpu = ([turn[i] for turn in turns] for i in (0, 1))
+        wall = [turn[0] for turn in turns]
         ratio, cpu_ratio = (
-            statistics.median(turn[i] for turn in ours) / statistics.median(values)
-            for i, values in ((0, wall), (1, cpu))
+            statistics.median(our[i] / turn[i] for our, turn in zip(ours, turns, strict=True)) for i in (0, 1)
         )
         spread = f"{min(wall):8,.0f}-{max(wall):<8,.0f}"
         print(f"{name:28} {statistics.median(wall):10,.0f} {spread} {ratio:7.3f} {cpu_ratio:10.3f}")
-    print("ratio: pivotrl's tokens/s over that side's")
+    print("ratio: tokens/s of pivotrl generate_all over that side's")
+
+
+def settings(engine: "Engine") -> str:
+    """Of the engine that all sides share."""
+    config = engine.llm.llm_engine.vllm_config
+    scheduler, cache = config.scheduler_config, config.cache_config
+    return (
+        f"engine: max_num_seqs {scheduler.max_num_seqs}, max_num_batched_tokens {scheduler.max_num_batched_tokens}, "
+        f"max_model_len {config.model_config.max_model_len}, KV cache {engine.config.kv_cache_gib:g} GiB in blocks of "
+        f"{cache.block_size}, prefix caching {cache.enable_prefix_caching}, chunked prefill "
+        f"{scheduler.enable_chunked_prefill}, eager {config.model_config.enforce_eager}"
+    )
 
 
 def show_refit(session: "Session", repeats: int) -> None:
@@ -173,12 +197,15 @@ def run(arguments: argparse.Namespace) -> None:
         if not (arguments.model / "config.json").is_file():
             raise ValueError(f"--model: no config.json in {arguments.model}: give a Hugging Face model folder")
         length = arguments.prompt_tokens + arguments.tokens
-        engine = Engine(RolloutConfig(max_model_len=length), arguments.model, arguments.dtype, seed=0)
+        sequences = arguments.max_num_seqs or arguments.prompts * arguments.samples
+        chosen = RolloutConfig(max_model_len=length, max_num_seqs=sequences)
+        engine = Engine(chosen, arguments.model, arguments.dtype, seed=0)
         model = arguments.model
     requests = make_requests(arguments, len(engine.tokenizer))
     timings = measure(engine, sides(engine, requests), arguments.repeats)
     if engine.rank == 0:
         print(hardware())
+        print(settings(engine))
         print(
             f"{model} {engine.dtype}: {engine.engines} engine(s) of {engine.config.tensor} rank(s); {len(requests)} "
             f"prompts of <= {arguments.prompt_tokens} tokens x {arguments.samples} samples of <= {arguments.tokens}"

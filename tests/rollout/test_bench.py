@@ -40,7 +40,8 @@ def test_a_plain_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "1 engine(s) of 1 rank(s); 4 prompts" in done.stdout
     rates = re.findall(r"^(?:pivotrl|LLM).*?([\d,]+) +[\d,]+-[\d,]+ +[\d.]+ +[\d.]+$", done.stdout, re.MULTILINE)
-    assert len(rates) == 3 and all(float(rate.replace(",", "")) > 0 for rate in rates), done.stdout
+    assert "engine: max_num_seqs 16, " in done.stdout
+    assert len(rates) == 4 and all(float(rate.replace(",", "")) > 0 for rate in rates), done.stdout
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Requests over engines, and seeds: pure functions."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 from pivotrl.rollout.records import Request
@@ -18,6 +19,41 @@ def test_every_request_goes_to_one_engine_and_work_is_balanced() -> None:
     assert sorted(index for share in shares for index in share) == list(range(200))
     work = [sum(len(requests[index].prompt_ids) + 32 for index in share) for share in shares]
     assert max(work) < 1.1 * sum(work) / 4, work
+
+
+def parts(requests: list[Request], engines: int) -> tuple[list[float], list[float]]:
+    """Each engine's part of all prompt tokens, and of all samples, where 1 is an even part."""
+    shares = split_requests(requests, engines)
+    sizes = [(sum(len(requests[i].prompt_ids) for i in share), sum(requests[i].n for i in share)) for share in shares]
+    return tuple([engines * one / sum(kind) for one in kind] for kind in zip(*sizes, strict=True))
+
+
+def test_prompts_count_however_much_may_be_sampled() -> None:
+    """Histories of 100 to 20,000 tokens, the long ones side by side: 16 samples of at most 8,192 tokens each dwarf
+    them, and are rarely taken."""
+    rng = random.Random(1)
+    requests = [
+        request([trajectory] * (100 + 20 * trajectory * turn), 16, 8192)
+        for trajectory in range(32)
+        for turn in rng.sample(range(1, 33), 4)
+    ]
+    rng.shuffle(requests)
+    prompts, samples = parts(requests, 4)
+    assert max(prompts) < 1.4 and max(samples) < 2.0, (prompts, samples)
+    assert all(a + b < 2.1 for a, b in zip(prompts, samples)), "an engine with fewer prompt tokens has more samples"
+    more = [replace(one, max_tokens=4 * one.max_tokens) for one in requests]
+    assert split_requests(more, 4) == split_requests(requests, 4), "how much may be sampled does not matter"
+
+
+def test_the_split_follows_from_the_requests_alone() -> None:
+    rng = random.Random(2)
+    lengths = [rng.randrange(1, 90) for _ in range(99)]
+    requests = [request([rng.randrange(5) for _ in range(length)], n=rng.randrange(1, 9)) for length in lengths]
+    first = split_requests(requests, 5)
+    split_requests(requests[:50], 3)
+    assert split_requests(list(requests), 5) == first
+    prompts, samples = parts(requests, 5)
+    assert max(prompts + samples) < 1.25, (prompts, samples)
 
 
 def test_turns_of_one_trajectory_stay_together_whatever_their_order() -> None:
