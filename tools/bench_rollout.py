@@ -9,7 +9,8 @@ same tokens; and `LLM.generate` as it comes (no seed, no log-probs, text made). 
 tokens too: half of each group, then the other half, which is what `rollout.early_stop` costs where no group stops.
 Every rank must reach the same point before and after each turn. Each ratio is the median of the rounds' own ratios, of
 turns that follow each other, in an order that changes from round to round; CPU ratios are of this process's CPU
-seconds, which other processes on the machine disturb less.
+seconds, which other processes on the machine disturb less, and the last column is that of each side's best turn, which
+they disturb least.
 """
 
 import argparse
@@ -131,14 +132,15 @@ def measure(engine: "Engine", calls: dict[str, Callable[[], int]], repeats: int)
 
 def show(timings: Timings) -> None:
     ours = next(iter(timings.values()))
-    print(f"{'':28} {'tokens/s':>10} {'spread':>17} {'ratio':>7} {'CPU ratio':>10}")
+    print(f"{'':28} {'tokens/s':>10} {'spread':>17} {'ratio':>7} {'CPU ratio':>10} {'best CPU':>9}")
     for name, turns in timings.items():
         wall = [turn[0] for turn in turns]
+        best = max(turn[1] for turn in ours) / max(turn[1] for turn in turns)
         ratio, cpu_ratio = (
             statistics.median(our[i] / turn[i] for our, turn in zip(ours, turns, strict=True)) for i in (0, 1)
         )
         spread = f"{min(wall):8,.0f}-{max(wall):<8,.0f}"
-        print(f"{name:28} {statistics.median(wall):10,.0f} {spread} {ratio:7.3f} {cpu_ratio:10.3f}")
+        print(f"{name:28} {statistics.median(wall):10,.0f} {spread} {ratio:7.3f} {cpu_ratio:10.3f} {best:9.3f}")
     print("ratio: tokens/s of pivotrl generate_all over that side's")
 
 

@@ -39,7 +39,9 @@ def test_a_plain_process(tmp_path: Path) -> None:
     done = bench("--model", str(tmp_path), *SMALL)
     assert done.returncode == 0, done.stderr
     assert "1 engine(s) of 1 rank(s); 4 prompts" in done.stdout
-    rates = re.findall(r"^(?:pivotrl|LLM).*?([\d,]+) +[\d,]+-[\d,]+ +[\d.]+ +[\d.]+$", done.stdout, re.MULTILINE)
+    rates = re.findall(
+        r"^(?:pivotrl|LLM).*?([\d,]+) +[\d,]+-[\d,]+ +[\d.]+ +[\d.]+ +[\d.]+$", done.stdout, re.MULTILINE
+    )
     assert "engine: max_num_seqs 16, " in done.stdout
     assert len(rates) == 4 and all(float(rate.replace(",", "")) > 0 for rate in rates), done.stdout
 
