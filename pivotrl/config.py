@@ -56,7 +56,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _leaves_room_for_a_prompt(self) -> "RunConfig":
         new, longest = self.rollout.max_new_tokens, self.rollout.max_model_len
-        if new >= longest:
+        if longest is not None and new >= longest:
             raise ValueError(
                 f"rollout.max_new_tokens is {new}, which leaves no room for a prompt in rollout.max_model_len, "
                 f"{longest}: lower the first or raise the second"

@@ -9,9 +9,11 @@ with RunLoop(session, steps, batches) as loop:
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pivotrl import handover
 from pivotrl.cluster.attempt import Attempt
 from pivotrl.config import save_config
 from pivotrl.policy.checkpoint import Checkpoints
@@ -36,7 +38,8 @@ class RunLoop:
         self._session, self._steps = session, steps
         self._run, self._first = Path(session.config.output), session.world.rank == 0
         self._attempt = Attempt(self._run, session.world, steps)
-        self._checkpoints = Checkpoints(session.policy, self._run / "checkpoints", next_batch)
+        whole = partial(handover.whole_trainer, session.policy, session.engine)
+        self._checkpoints = Checkpoints(session.policy, self._run / "checkpoints", next_batch, whole=whole)
         self._stack = ExitStack()
         self._stopping = False
         self.start = 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from pivotrl.config import RunConfig
 from pivotrl.pivots.score import Scorer
+from pivotrl.planning import sizes
 from pivotrl.policy import checkpoint_random, device, router_replay, startup
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.parallel import World, check_layout, initialize
@@ -33,29 +34,43 @@ class Session:
 def open_session(config: RunConfig) -> Session:
     """Build the policy and its co-located engine in this process, and prove that they agree (collective).
 
-    What can be known to be wrong before a process group starts is found before it starts.
+    What can be known to be wrong before a process group starts is found before it starts. What the configuration leaves
+    to the plan is set in the session's. The engine does not read the folder's weights: the policy's first refit fills
+    it. The device is the engine's then: `handover.to_trainer` comes before an update.
 
     Raises:
         ValueError: the layout, the model folder, the chat template, a parser or the verifier cannot be used.
         RefitError: the engine does not give the policy's log-probs.
     """
-    arch, replay = Architecture.from_hf(config.model.path), config.training.router_replay
+    arch, replay, asked = Architecture.from_hf(config.model.path), config.training.router_replay, config
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    config = sizes.with_context(config, arch, device.current().kind)
     check_layout(config.parallel, arch, ranks)
     check_engine(config.rollout, config.model.path, ranks, device.current().kind)
     router_replay.check(replay, arch, device.current().kind)
     startup.check(config, arch)
+    settled = sizes.for_session(config, arch, ranks)
     template = ChatTemplate(config.model.path, config.model.chat_template)
     parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
     scorer = Scorer(config.verifier, parser, template)
     world = initialize(config.parallel, config.seed)
     policy = Policy(config, world)
+    policy.sleep()  # what it puts away makes room for the engine
     if world.rank == 0:
-        print("\n".join(startup.report(policy)), flush=True)
-    engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed, world, replay == "engine")
+        print("\n".join([*startup.report(policy), *sizes.engine_lines(settled, asked)]), flush=True)
+    engine = Engine(
+        settled.rollout,
+        config.model.path,
+        config.model.dtype,
+        config.seed,
+        world,
+        routes=replay == "engine",
+        group=config.training.group_size,
+        empty=True,
+    )
     scorer.attach(ask_with_engine(engine, template))
     refit(policy, engine)
-    return Session(config, world, policy, engine, template, parser, scorer)
+    return Session(settled, world, policy, engine, template, parser, scorer)
 
 
 _SETTLED = ("model", "parallel", "rollout", "training.router_replay")
@@ -77,6 +92,7 @@ def reset(session: Session, config: RunConfig) -> Session:
         ValueError: it asks for another model, layout or engine, or for a verifier that cannot be used.
         RefitError: the engine does not give the policy's log-probs.
     """
+    config = sizes.as_in(session.config, config)
     then, now = session.config.model_dump(), config.model_dump()
     for key in _SETTLED:
         for name, was, value in _settled(key, then, now):
@@ -89,9 +105,11 @@ def reset(session: Session, config: RunConfig) -> Session:
         scorer = Scorer(config.verifier, session.parser, session.template)
         scorer.attach(ask_with_engine(session.engine, session.template))
     startup.check(config, session.policy.arch)
+    session.engine.sleep()
     session.policy.close()
     checkpoint_random.reseed(config.seed, 0)
     policy = Policy(config, session.world)
+    policy.sleep()
     refit(policy, session.engine)
     return replace(session, config=config, policy=policy, scorer=scorer)
 

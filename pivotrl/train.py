@@ -9,6 +9,7 @@ checkpoint in `OUTPUT/checkpoints`. Asked to stop (`cluster/preemption.py`), it 
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,18 +25,19 @@ def train(session: "Session") -> None:
     """Run the loop from the newest checkpoint, or from the start, to `training.steps` (collective).
 
     Raises:
-        ValueError: the run folder has no pivots, or a checkpoint cannot be read.
+        ValueError: the run folder has no pivots, or one that is too long, or a checkpoint cannot be read.
         RefitError: after a step, the engine's weights were not the policy's.
         HealthStop: a gate of `health` stopped the run, which is saved.
     """
-    from pivotrl import collect, refresh
+    from pivotrl import collect, handover, refresh
     from pivotrl.cluster.attempt import Attempt
     from pivotrl.config import save_config
     from pivotrl.pivots import verifier_change
+    from pivotrl.pivots.store import check_lengths
+    from pivotrl.policy.agree import on_first
     from pivotrl.policy.checkpoint import Checkpoints, newest
     from pivotrl.policy.checkpoint_rotation import step_of
     from pivotrl.rollout import bank
-    from pivotrl.rollout.refit import refit
     from pivotrl.telemetry.closing import closing_words
     from pivotrl.telemetry.health import Health
     from pivotrl.telemetry.metrics import MetricsWriter
@@ -44,15 +46,18 @@ def train(session: "Session") -> None:
 
     config, policy, engine, rank = session.config, session.policy, session.engine, session.world.rank
     run, steps = Path(config.output), config.training.steps
+    limits = config.rollout.max_model_len, config.rollout.max_new_tokens
     sampler = sampler_of(config)
     sampler.check_template(session.template.hash)
+    on_first(session.world, lambda: check_lengths(run / "pivots" / "pivots.jsonl", *limits))
     sampler = refresh.sampler_of(session, sampler)
     attempt = Attempt(run, session.world, steps)
-    with attempt, Checkpoints(policy, run / "checkpoints", sampler.batch, refresh.carried(sampler)) as checkpoints:
+    whole, carried = partial(handover.whole_trainer, policy, engine), refresh.carried(sampler)
+    with attempt, Checkpoints(policy, run / "checkpoints", sampler.batch, carried, whole) as checkpoints:
         start = checkpoints.resume()
         attempt.starts_at(start)
         if start:
-            refit(policy, engine)
+            handover.to_engine(policy, engine)
         if rank == 0:
             for line in verifier_change.warnings(config, newest(run / "checkpoints")):
                 print(line, flush=True)
@@ -64,16 +69,15 @@ def train(session: "Session") -> None:
         ):
             for step in range(start, steps):
                 timer = observer.begin(step)
-                policy.sleep()  # until its next update; it is awake where a checkpoint is written
                 refresh.before_step(session, sampler, step, timer)
                 groups = collect.experience(session, sampler, step, timer)
                 freshness = refresh.after_step(sampler, step, groups)
                 batch = collect.make_batch(session, collect.chosen(config.training, groups))
                 with timer.phase("train"):
-                    policy.wake()
+                    handover.to_trainer(policy, engine)
                     learned = policy.train_step(batch, step)
                 with timer.phase("refit"):
-                    proof = refit(policy, engine)
+                    proof = handover.to_engine(policy, engine)
                 described = collect.describe(groups, timer.with_total()) | collect.cost_of_draws(
                     config.training, groups
                 )

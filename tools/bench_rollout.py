@@ -200,7 +200,7 @@ def run(arguments: argparse.Namespace) -> None:
             raise ValueError(f"--model: no config.json in {arguments.model}: give a Hugging Face model folder")
         length = arguments.prompt_tokens + arguments.tokens
         sequences = arguments.max_num_seqs or arguments.prompts * arguments.samples
-        chosen = RolloutConfig(max_model_len=length, max_num_seqs=sequences)
+        chosen = RolloutConfig(max_model_len=length, max_num_seqs=sequences, kv_cache_gib=1.0)
         engine = Engine(chosen, arguments.model, arguments.dtype, seed=0)
         model = arguments.model
     requests = make_requests(arguments, len(engine.tokenizer))

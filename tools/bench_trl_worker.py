@@ -116,12 +116,13 @@ def sample(options: dict[str, Any]) -> None:
     from pivotrl.config import load_config
     from pivotrl.demo.run import TRAJECTORIES
     from pivotrl.demo.trajectories import write
+    from pivotrl.planning.sizes import for_engine_alone
     from pivotrl.rollout.engine import Engine, Request
     from pivotrl.trajectories.records import Turn
     from pivotrl.trajectories.template import ChatTemplate
     from pivotrl.trajectories.turns import TurnReader
 
-    config = load_config(REPOSITORY / "configs/demo_cpu.yaml", [f"model.path={options['model']}"])
+    config = for_engine_alone(load_config(REPOSITORY / "configs/demo_cpu.yaml", [f"model.path={options['model']}"]))
     out, rng = Path(options["batch"]), random.Random(0)
     trajectories = out.with_suffix(".trajectories.jsonl")
     write(trajectories, TRAJECTORIES, "train")

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What only a GPU can tell about the objective's kernels and about training a prompt once: build, test, time. About 3
-# minutes on one H200 (measured with the kernels alone).
+# What only a GPU can tell about the objective's kernels, about training a prompt once and about an engine's sleep:
+# build, test, time. About 3 minutes on one H200 (measured with the kernels alone).
 #
 #   bash tools/gpu_check.sh [OUT_FOLDER]
 #
 # Needs Python with torch (CUDA), triton and pytest, and nvcc and g++; nothing of this project has to be installed. The
-# definition is timed too where pydantic is there, and a training pass where the trainer's packages are. OUT_FOLDER
-# (default: runs/gpu_check) gets what is printed.
+# definition is timed too where pydantic is there, a training pass where the trainer's packages are, and the engine is
+# tested where vLLM is. OUT_FOLDER (default: runs/gpu_check) gets what is printed.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 out="${1:-$root/runs/gpu_check}"
@@ -34,6 +34,14 @@ step "tests"
 try timeout 240 "$python" -m pytest -c /dev/null --rootdir "$root" --import-mode=importlib -p no:cacheprovider -q \
   -W ignore::pytest.PytestUnknownMarkWarning -m gpu tests/objective/test_gpu.py tests/objective/test_head.py \
   tests/policy/test_prompt_once_gpu.py
+
+step "tests of the engine"
+if "$python" -c 'import vllm, megatron.core, transformers, pydantic' 2>/dev/null; then
+  try timeout 600 "$python" -m pytest -c /dev/null --rootdir "$root" --import-mode=importlib -p no:cacheprovider -q \
+    -W ignore::pytest.PytestUnknownMarkWarning -m gpu tests/rollout/test_life_gpu.py tests/rollout/test_routes_gpu.py
+else
+  echo "skipped: vllm, megatron-core, transformers or pydantic is not installed"
+fi
 
 step "what the compilers say"
 try timeout 120 "$python" tools/bench_kernels.py --compile-only

@@ -33,9 +33,6 @@ def main() -> int:
         "--prompt-tokens", type=int, metavar="N", help="mean prompt (default: the run's pivots, or 4500)"
     )
     parser.add_argument("--response-tokens", type=int, metavar="N", help="mean response (default 1000)")
-    parser.add_argument(
-        "--engine-sleeps", action="store_true", help="as if the engine gave its memory up while the policy trains"
-    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
     of_refit = sys.argv[1:2] == ["refit"]

@@ -118,17 +118,23 @@ def select(options: argparse.Namespace) -> None:
     from pivotrl.pivots.lock import FolderLock
     from pivotrl.pivots.report import describe
     from pivotrl.pivots.selection import select_pivots, survey_files
+    from pivotrl.planning.sizes import for_engine_alone
     from pivotrl.trajectories.template import ChatTemplate
 
+    # A selection knows itself again by its context, among others. Where no model is there, the template says so.
+    if config.rollout.max_model_len is None and (Path(config.model.path) / "config.json").is_file():
+        config = for_engine_alone(config)
     out = Path(options.out or Path(config.output) / "pivots")
     with FolderLock(out) as lock:  # first of all, before the seconds that an engine takes
         survey_files(config, out, lock if os.environ.get("RANK", "0") == "0" else None)
     template = ChatTemplate(config.model.path, config.model.chat_template)
+    config = for_engine_alone(config)
 
     from pivotrl.rollout.engine import Engine
     from pivotrl.rollout.parsing import ActionParser
 
-    engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed)
+    group = config.pivots.samples
+    engine = Engine(config.rollout, config.model.path, config.model.dtype, config.seed, group=group)
     parser = ActionParser(template.tokenizer, config.rollout.tool_parser, config.rollout.reasoning_parser)
     try:
         with Preemption() as preemption:

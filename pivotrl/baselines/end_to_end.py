@@ -35,25 +35,23 @@ def train(session: "Session") -> None:
     """
     from statistics import fmean
 
-    from pivotrl import collect
-    from pivotrl.rollout.refit import refit
+    from pivotrl import collect, handover
     from pivotrl.run_loop import RunLoop
 
     config, policy, engine = session.config, session.policy, session.engine
     tasks, worlds = tasks_of(config), build_worlds(config)
     with RunLoop(session, config.training.steps, tasks) as loop:
         if loop.start:
-            refit(policy, engine)
+            handover.to_engine(policy, engine)
         for step, timer in loop.steps():
-            policy.sleep()
             with timer.phase("rollout"):
                 episodes = sample(session, worlds, tasks(step), step)
             batch = make_batch(config, episodes)
             with timer.phase("train"):
-                policy.wake()
+                handover.to_trainer(policy, engine)
                 learned = policy.train_step(batch, step)
             with timer.phase("refit"):
-                proof = refit(policy, engine)
+                proof = handover.to_engine(policy, engine)
             loop.save(step, timer, fmean(episode.reward for episode in episodes))
             seconds = timer.with_total()
             metrics = describe(episodes, config.training.group_size, seconds) | collect.summarise(learned)

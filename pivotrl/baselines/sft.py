@@ -31,7 +31,7 @@ def train(session: "Session") -> None:
         RefitError: the engine's weights are not the policy's.
     """
     from pivotrl.baselines.batches import Batches
-    from pivotrl.rollout.refit import refit
+    from pivotrl.handover import to_engine, to_trainer
     from pivotrl.run_loop import RunLoop
 
     config, policy = session.config, session.policy
@@ -48,12 +48,13 @@ def train(session: "Session") -> None:
     with RunLoop(session, steps, lambda step: [row.content() for row in rows_of(step)]) as loop:
         for step, timer in loop.steps():
             with timer.phase("train"):
+                to_trainer(policy, session.engine)
                 samples = [row.sample() for row in rows_of(step)]
                 learned = policy.imitate(samples, step)
             loop.save(step, timer)
             seconds = timer.with_total()
             loop.record(step, timer, learned | describe(samples, learned, seconds), seconds)
-    refit(policy, session.engine)
+    to_engine(policy, session.engine)
 
 
 def imitated(session: "Session") -> "Imitated":

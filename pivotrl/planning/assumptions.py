@@ -35,6 +35,8 @@ class Assumptions:
     """The engine's own activations, CUDA graphs and sampler."""
     fragmentation: float = 0.05
     """Share of everything allocated that the caching allocator loses."""
+    margin_gib: float = 4.0
+    """Left free where the cache follows from the plan (`planning/sizes.py`): what all of this may be off by."""
     refit_seconds: float = 1.0
     """Seconds of a refit besides the transfer: Python, checksums, the canary."""
     host_rate: float = 25e9
@@ -63,6 +65,7 @@ class Assumptions:
             f"nccl_gib {self.nccl_gib:g} GiB a rank: NCCL's buffers",
             f"engine_gib {self.engine_gib:g} GiB a rank: the engine's activations, graphs",
             f"fragmentation {self.fragmentation:.2f} of all that is allocated is lost",
+            f"margin_gib {self.margin_gib:g} GiB a rank left free by an unset cache",
             f"refit_seconds {self.refit_seconds:g} s a refit besides the transfer",
             f"host_rate {self.host_rate / 1e9:g} GB/s of CPU memory a rank, for its Adam",
             f"disk {self.disk / 1e9:g} GB/s a node, writing checkpoints",

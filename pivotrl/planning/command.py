@@ -4,8 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
-from pivotrl.config import RunConfig, load_config
-from pivotrl.pivots.store import PivotFile
+from pivotrl.config import load_config
 from pivotrl.planning import refit_traffic
 from pivotrl.planning.assumptions import Assumptions
 from pivotrl.planning.hardware import GPUS, Cluster
@@ -13,11 +12,10 @@ from pivotrl.planning.layouts import rank_layouts
 from pivotrl.planning.models import architecture_of
 from pivotrl.planning.plan import make_plan, seconds_of
 from pivotrl.planning.report import Found
-from pivotrl.planning.workload import DEFAULT_PROMPT, DEFAULT_RESPONSE, Lengths
+from pivotrl.planning.sizes import with_context
+from pivotrl.planning.workload import lengths_of
 
 DEFAULT_NODES, DEFAULT_GPUS = 4, 8
-MOST_PIVOTS = 500
-"""Read, evenly over the file, for the mean length of a prompt."""
 
 
 def find(arguments: argparse.Namespace) -> Found:
@@ -28,16 +26,17 @@ def find(arguments: argparse.Namespace) -> Found:
     """
     config = load_config(arguments.config, arguments.overrides)
     arch, source = architecture_of(config.model.path, arguments.hf)
+    config = with_context(config, arch, "cuda")
     nodes, gpus = _nodes(arguments)
-    lengths = _lengths(arguments, config)
+    lengths = lengths_of(config, arguments.prompt_tokens, arguments.response_tokens)
     assumed = Assumptions()
-    plan = make_plan(config, arch, nodes * gpus, lengths, assumed, arguments.engine_sleeps)
     kinds = [GPUS[arguments.gpu]] if arguments.gpu else list(GPUS.values())
     clusters = [Cluster(gpu, nodes, gpus) for gpu in kinds]
+    plan = make_plan(config, arch, nodes * gpus, lengths, assumed, min(gpu.memory for gpu in kinds))
     seconds = [seconds_of(plan, cluster, assumed) for cluster in clusters]
     layouts = {}
     if arguments.layouts:
-        layouts = rank_layouts(config, arch, clusters, lengths, assumed, arguments.engine_sleeps)
+        layouts = rank_layouts(config, arch, clusters, lengths, assumed)
     return Found(source, plan, clusters, seconds, assumed, layouts)
 
 
@@ -58,18 +57,3 @@ def _nodes(arguments: argparse.Namespace) -> tuple[int, int]:
     if nodes < 1 or gpus < 1:
         raise ValueError(f"--nodes {nodes} --gpus-per-node {gpus}: give 1 or more")
     return nodes, gpus
-
-
-def _lengths(arguments: argparse.Namespace, config: RunConfig) -> Lengths:
-    """As asked for, or the mean prompt of the run's own pivots where they are selected already."""
-    prompt = arguments.prompt_tokens
-    file = Path(config.output) / "pivots" / "pivots.jsonl"
-    if prompt is None and file.is_file() and (pivots := PivotFile(file)):
-        some = pivots[:: -(-len(pivots) // MOST_PIVOTS)]
-        prompt = round(sum(len(pivot.prompt_ids) for pivot in some) / len(some))
-    if prompt is None:  # a short context leaves a prompt what it leaves beside a response
-        prompt = min(DEFAULT_PROMPT, config.rollout.max_model_len - config.rollout.max_new_tokens)
-    response = arguments.response_tokens
-    if response is None:
-        response = min(DEFAULT_RESPONSE, config.rollout.max_new_tokens)
-    return Lengths(prompt, response)

@@ -8,6 +8,7 @@ from pivotrl.config import RunConfig
 from pivotrl.planning.assumptions import Assumptions
 from pivotrl.planning.hardware import Cluster
 from pivotrl.planning.plan import Plan, check, make_plan, seconds_of
+from pivotrl.planning.sizes import with_context
 from pivotrl.planning.workload import Lengths
 from pivotrl.policy.architecture import Architecture
 
@@ -35,23 +36,23 @@ def rank_layouts(
     clusters: Sequence[Cluster],
     lengths: Lengths,
     assumed: Assumptions,
-    engine_sleeps: bool = False,
 ) -> dict[str, tuple[list[Candidate], list[Candidate]]]:
     """Layouts that fit, fastest first, and those that work but do not fit, the nearest first; by the GPU's name.
 
-    Tried are tensor, pipeline and expert sizes, recomputation and the engines' tensor size; everything else, the cache
-    included, stays as configured. Tensor parallelism stays inside a node.
+    Tried are tensor, pipeline and expert sizes, recomputation and the engines' tensor size; everything else stays as
+    configured, and a cache that is unset is what each layout leaves on the smallest GPU. Tensor parallelism stays
+    inside a node.
 
     Args:
         clusters: the same nodes with one kind of GPU each.
     """
-    plans = []
+    plans, memory = [], min(cluster.gpu.memory for cluster in clusters)
     for candidate in _variants(config, arch, clusters[0]):
         try:
-            check(candidate, arch, clusters[0].ranks, lengths)
+            check(with_context(candidate, arch, "cuda"), arch, clusters[0].ranks, lengths)
         except ValueError:  # a size that does not divide the model or the ranks: not a layout
             continue
-        plans.append(make_plan(candidate, arch, clusters[0].ranks, lengths, assumed, engine_sleeps))
+        plans.append(make_plan(candidate, arch, clusters[0].ranks, lengths, assumed, memory))
     return {cluster.gpu.name: _ranked(plans, cluster, assumed) for cluster in clusters}
 
 

@@ -1,8 +1,9 @@
 """The memory of a rank in each phase of a step: what is alive at once, by name.
 
-Today's engine never sleeps: its weights and its cache stay where they are while the policy trains. `engine_sleeps` asks
-what a run would need if both were given up outside of sampling, its weights coming back for the refit.
-`training.offload` moves gradients and optimizer away while the engine samples, as `train.py` does.
+The order is that of `pivotrl/handover.py`: with `rollout.sleep`, which is on where it is unset (the plan is of GPUs),
+the engine's weights and its cache are given up while the policy trains, and its weights come back for the refit, the
+cache after it. `training.offload` moves gradients and optimizer away while the engine is awake, the refit included; a
+checkpoint is then written as the policy trains, without the engine.
 """
 
 from dataclasses import dataclass, fields
@@ -70,9 +71,8 @@ def memory_of(
     lengths: Lengths,
     stage: int,
     assumed: Assumptions,
-    engine_sleeps: bool = False,
 ) -> RankMemory:
-    """What a rank of a pipeline stage holds in each phase.
+    """What a rank of a pipeline stage holds in each phase; no cache where `rollout.kv_cache_gib` is unset.
 
     A micro-batch is taken to be as long as `training.micro_batch_tokens` or `rollout.max_model_len` allows, whichever
     is more: one sequence that long may come, whatever the mean lengths are.
@@ -97,14 +97,14 @@ def memory_of(
     }
     copies = 1 + int(config.objective.beta > 0)
     engine = engine_weight_bytes(arch, config.rollout.tensor, element)
-    cache = int(config.rollout.kv_cache_gib * GIB)
+    cache = int((config.rollout.kv_cache_gib or 0) * GIB)
     phases = {}
     for phase in PHASES:
         if phase == "log-prob" and not log_prob_passes(config):
             continue
-        away = phase == "rollout" and config.training.offload
+        away = phase in ("rollout", "refit") and config.training.offload
         swapped = phase == "log-prob" and config.objective.beta > 0  # the policy waits while its reference scores
-        awake = phase == "rollout" or not engine_sleeps
+        awake = phase in phases_with_cache(config)
         phases[phase] = _with_buffers(
             Ledger(
                 weights=held.weights * (copies + swapped),
@@ -118,6 +118,13 @@ def memory_of(
             2 * config.rollout.refit_buffer_mib * 2**20 if phase == "refit" else 0,
         )
     return RankMemory(stage, held, phases)
+
+
+def phases_with_cache(config: RunConfig) -> tuple[str, ...]:
+    """The phases in which the engine's cache is there."""
+    if config.rollout.sleep is False:
+        return PHASES
+    return ("rollout",) if config.training.offload else ("rollout", "save")
 
 
 def _with_buffers(ledger: Ledger, assumed: Assumptions, refit: int) -> Ledger:

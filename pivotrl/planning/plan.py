@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from pivotrl.config import RunConfig
 from pivotrl.planning.assumptions import Assumptions
-from pivotrl.planning.hardware import GIB, Cluster, Gpu
+from pivotrl.planning.hardware import GIB, H100, Cluster, Gpu
 from pivotrl.planning.phases import RankMemory, memory_of
 from pivotrl.planning.rollout_time import Rollout, rollout_of
+from pivotrl.planning.sizes import least_cache_gib, with_cache, with_context
 from pivotrl.planning.static import kv_tokens
 from pivotrl.planning.step_time import (
     log_prob_seconds,
@@ -109,10 +110,10 @@ def check(config: RunConfig, arch: Architecture, ranks: int, lengths: Lengths) -
         experts=arch.experts,
     )
     check_lengths(config, lengths)
-    tokens = kv_tokens(config, arch)
-    if tokens < config.rollout.max_model_len:
+    cache = config.rollout.kv_cache_gib
+    if cache is not None and (tokens := kv_tokens(config, arch)) < config.rollout.max_model_len:
         raise ValueError(
-            f"rollout.kv_cache_gib is {config.rollout.kv_cache_gib:g}, which holds {tokens:,} tokens, and one sequence "
+            f"rollout.kv_cache_gib is {cache:g}, which holds {tokens:,} tokens, and one sequence "
             f"may have rollout.max_model_len {config.rollout.max_model_len:,}: raise the first, or lower the second"
         )
 
@@ -134,7 +135,7 @@ def check_amounts(config: RunConfig, ranks: int) -> None:
             f"training.pivots_per_step {training.pivots_per_step:,} x training.group_size {training.group_size:,} are "
             f"{samples:,} samples a step, above the {MOST_SAMPLES:,} that can be planned: lower one of them"
         )
-    if cache > MOST_CACHE_GIB:
+    if cache is not None and cache > MOST_CACHE_GIB:
         raise ValueError(f"rollout.kv_cache_gib is {cache:g}, above the {MOST_CACHE_GIB:,} that any GPU has: lower it")
 
 
@@ -144,16 +145,23 @@ def make_plan(
     ranks: int,
     lengths: Lengths,
     assumed: Assumptions,
-    engine_sleeps: bool = False,
+    memory: int = H100.memory,
 ) -> Plan:
     """Memory of the pipeline stage that needs most: the first or the last.
+
+    Args:
+        memory: bytes of the smallest GPU that the run may get. Where `rollout.kv_cache_gib` is unset, the cache is what
+            is left of them, and at least one sequence's.
 
     Raises:
         ValueError: as `check`.
     """
+    config = with_context(config, arch, "cuda")
     check(config, arch, ranks, lengths)
+    if config.rollout.kv_cache_gib is None:
+        config = with_cache(config, arch, ranks, memory, lengths, assumed, least_cache_gib(config, arch))
     stages = sorted({0, config.parallel.pipeline - 1})
-    memories = [memory_of(config, arch, ranks, lengths, stage, assumed, engine_sleeps) for stage in stages]
+    memories = [memory_of(config, arch, ranks, lengths, stage, assumed) for stage in stages]
     return Plan(config, arch, ranks, lengths, max(memories, key=lambda memory: memory.worst[1].total))
 
 

@@ -2,8 +2,10 @@
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
 
 from pivotrl.config import RunConfig
+from pivotrl.pivots.store import PivotFile
 from pivotrl.policy.architecture import Architecture
 from pivotrl.policy.balance import assign
 from pivotrl.policy.cost import Cost, trunk_tokens
@@ -13,6 +15,9 @@ DEFAULT_PROMPT = 4500
 """Mean prompt of NVIDIA's public conversational tool-use pivots, as published with its recipe (99 % are below 8.7k)."""
 DEFAULT_RESPONSE = 1000
 """Mean response assumed for a model that thinks first, before training makes it longer."""
+
+MOST_PIVOTS = 500
+"""Read, evenly over the file, for the mean length of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,23 @@ class Work:
     """What comes of `training.packing`: `prompt_once` becomes `plain` where it would save little."""
     gain: float
     """Tokens of the samples apart, for each token that goes through the layers."""
+
+
+def lengths_of(config: RunConfig, prompt: int | None = None, response: int | None = None) -> Lengths:
+    """Mean lengths as asked for, or the mean prompt of the run's own pivots where they are selected already.
+
+    Args:
+        config: with `rollout.max_model_len` set.
+    """
+    file = Path(config.output) / "pivots" / "pivots.jsonl"
+    if prompt is None and file.is_file() and (pivots := PivotFile(file)):
+        some = pivots[:: -(-len(pivots) // MOST_PIVOTS)]
+        prompt = round(sum(len(pivot.prompt_ids) for pivot in some) / len(some))
+    if prompt is None:  # a short context leaves a prompt what it leaves beside a response
+        prompt = min(DEFAULT_PROMPT, config.rollout.max_model_len - config.rollout.max_new_tokens)
+    if response is None:
+        response = min(DEFAULT_RESPONSE, config.rollout.max_new_tokens)
+    return Lengths(prompt, response)
 
 
 def check_lengths(config: RunConfig, lengths: Lengths) -> None:

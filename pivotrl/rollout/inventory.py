@@ -10,11 +10,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pivotrl.rollout.landings import Landing, PackedHead, PackedLinear, PrepackedExperts, Staging
+from pivotrl.rollout.landings import Landing, PackedHead, PackedLinear, PrepackedExperts, Rows, Staging
 from pivotrl.rollout.plan import Piece, RefitError, box
 
 STACKED = ("gate_up_proj", "down_proj")
 """Last names of an MoE layer's two exported tensors, [E, 2I, H] and [E, H, I]."""
+_CONSTANT = ("_k_scale", "_v_scale", "_q_scale", "_prob_scale")
+"""Buffers of a checkpoint's, for a quantised cache, that vLLM sets to 1 where the checkpoint has none."""
 
 
 def find_landings(model: nn.Module, kind: str) -> tuple[dict[str, Landing], list[Piece]]:
@@ -54,7 +56,13 @@ def find_landings(model: nn.Module, kind: str) -> tuple[dict[str, Landing], list
             filled = [_whole(landing.name, landing.tensor) for landing in found]
         landings |= {landing.name: landing for landing in found}
         pieces += filled
-    forgotten = sorted(name for name, _ in model.named_parameters() if name not in landings)
+    loaded = [name for name, _ in model.named_parameters()] + [
+        f"{path}.{name}"
+        for path, module in model.named_modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if name not in module._non_persistent_buffers_set and name not in _CONSTANT
+    ]
+    forgotten = sorted(name for name in loaded if name not in landings)
     if forgotten:
         raise RefitError(f"refit: the engine's {forgotten[0]} is of a kind that is not known here")
     return landings, pieces
@@ -77,9 +85,7 @@ def _vocabulary(path: str, module: Any, kind: str) -> tuple[list[Landing], list[
         box((0, rows), (0, hidden)),
     )
     weight = module.weight.data
-    landing = (
-        PackedHead(name, weight, rows * hidden, [module]) if kind == "cpu" else Landing(name, weight, rows * hidden)
-    )
+    landing = PackedHead(name, weight, rows, [module]) if kind == "cpu" else Rows(name, weight, rows)
     return [landing], [piece]
 
 

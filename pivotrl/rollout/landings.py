@@ -36,6 +36,17 @@ class Landing:
         """Bring what was written, whole, into the form that the kernels read."""
 
 
+class Rows(Landing):
+    """Rows of the vocabulary, and behind them vLLM's padding, which its loader leaves zero."""
+
+    def __init__(self, name: str, tensor: Tensor, rows: int):
+        super().__init__(name, tensor, rows * tensor.shape[1])
+        self.rows = rows
+
+    def close(self, written: Tensor) -> None:
+        written[self.rows :].zero_()
+
+
 class PackedLinear(Landing):
     """A linear layer whose weight vLLM has packed away: it is given a new one, and packs that."""
 
@@ -56,15 +67,16 @@ class PackedLinear(Landing):
         self.layer.quant_method.process_weights_after_loading(self.layer)
 
 
-class PackedHead(Landing):
+class PackedHead(Rows):
     """Rows of the vocabulary of which vLLM keeps a packed copy for the logits."""
 
-    def __init__(self, name: str, tensor: Tensor, elements: int, heads: list[nn.Module]):
-        super().__init__(name, tensor, elements)
+    def __init__(self, name: str, tensor: Tensor, rows: int, heads: list[nn.Module]):
+        super().__init__(name, tensor, rows)
         self.heads = heads
         self.packed = tensor.nbytes
 
     def close(self, written: Tensor) -> None:
+        super().close(written)
         for head in self.heads:
             head.quant_method.process_weights_after_loading(head)
 

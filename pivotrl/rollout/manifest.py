@@ -10,7 +10,7 @@ from torch import nn
 
 from pivotrl.policy.shards import Block
 from pivotrl.rollout.engine import Engine
-from pivotrl.rollout.landings import Landing
+from pivotrl.rollout.landings import Landing, Rows
 from pivotrl.rollout.plan import RefitError
 from pivotrl.rollout.transfers import Transfers
 
@@ -95,4 +95,4 @@ def _differing(engine: Engine, other: int, lines: list[str]) -> str:
 
 
 def _in_place(landing: Landing) -> bool:
-    return type(landing) is Landing
+    return type(landing) in (Landing, Rows)

@@ -64,6 +64,24 @@ def check_sums(plan: Transfers, sums: Tensor) -> None:
         )
 
 
+def check_filled(model: torch.nn.Module) -> None:
+    """Stop where an engine that was made blank (`Receiver.blank`) has a NaN left. What a CPU engine has packed away
+    cannot be read; each of these is read for every token, so the canary would be NaN.
+
+    Raises:
+        RefitError: it names the tensor.
+    """
+    tensors = {
+        name: one for name, one in [*model.named_parameters(), *model.named_buffers()] if one.is_floating_point()
+    }
+    left = torch.stack([one.isnan().any() for one in tensors.values()])
+    for index in left.nonzero()[:1, 0].tolist():
+        raise RefitError(
+            f"refit: the engine's {list(tensors)[index]} has NaN after its first refit: it was not written whole, or "
+            "the policy's weights have NaN; training stopped"
+        )
+
+
 def _shown(bounds: Bounds) -> str:
     return "[" + ", ".join(f"{start}:{stop}" for start, stop in bounds) + "]"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+import torch
 from torch import Tensor
 
 from pivotrl.policy.shards import Bounds
@@ -53,6 +54,11 @@ class Receiver:
         if self._left[target] == 0:
             del self._left[target]
             self._landings[target].close(self._open.pop(target))
+
+    def blank(self) -> None:
+        """NaN wherever a refit must write, in the form that the kernels read; padding as it has to be."""
+        for landing in self._landings.values():
+            landing.close(landing.open().fill_(torch.nan))
 
     def forget(self) -> None:
         """Drop what is half written, after a refit that failed."""

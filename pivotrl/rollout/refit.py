@@ -103,7 +103,8 @@ class Route:
 
 
 def refit(policy: WeightSource, engine: Engine) -> RefitReport:
-    """Bring the engine to the policy's weights and prove it (collective over the world).
+    """Bring the engine to the policy's weights and prove it (collective over the world). An engine that slept wakes:
+    its weights' memory before they are written, the cache once the checksums agree, for the canary.
 
     The plan is made at an engine's first refit, from names and shapes. Before anything is sent, at every refit, every
     rank holds its live tensors against it, and all ranks compare their plans (`manifest.py`).
@@ -122,14 +123,21 @@ def refit(policy: WeightSource, engine: Engine) -> RefitReport:
         agree(engine, route.manifest.difference(policy.shards), route.manifest)
     plan = route.transfers
     route.receiver.forget()
+    engine.wake_weights()
     with torch.no_grad():
+        if engine.blank:
+            route.receiver.blank()
         sums = route.moving.run(policy.shards, keep=device.current().keeps_buffers)
     engine.reset_prefix_cache()
     if sums.is_cuda:
         torch.cuda.synchronize()
     moved_at = time.perf_counter()
     proof.check_sums(plan, sums)
+    if engine.blank:
+        proof.check_filled(engine.model)
+        engine.blank = False
     engine.weights = proof.fingerprint(sums)
+    engine.wake_cache()
     error = prove(policy, engine)
     end = time.perf_counter()
     mine = [(plan.nbytes(move), move.owner != engine.rank) for move in plan.moves if move.taker == engine.rank]

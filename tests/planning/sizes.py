@@ -14,6 +14,7 @@ _FIXED = [
     "parallel.expert=8",
     "rollout.tensor=4",
     "rollout.kv_cache_gib=24",
+    "rollout.sleep=false",
     "model.recompute=full",
     "training.offload=false",
     "optimizer.offload=0",

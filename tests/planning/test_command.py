@@ -20,6 +20,7 @@ FIXED = [
     "parallel.expert=8",
     "rollout.tensor=4",
     "rollout.kv_cache_gib=24",
+    "rollout.sleep=false",
     "model.recompute=full",
 ]
 

@@ -12,8 +12,8 @@ from tests.planning.sizes import RANKS, cluster, model, run
 LENGTHS = Lengths()
 
 
-def planned(*overrides: str, ranks: int = RANKS, lengths: Lengths = LENGTHS, engine_sleeps: bool = False) -> Plan:
-    return make_plan(run(*overrides), model(), ranks, lengths, Assumptions(), engine_sleeps)
+def planned(*overrides: str, ranks: int = RANKS, lengths: Lengths = LENGTHS) -> Plan:
+    return make_plan(run(*overrides), model(), ranks, lengths, Assumptions())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_no_cache_makes_room_for_names_the_largest_part() -> None:
 
 
 def test_the_cache_alone_is_what_an_engine_that_sleeps_gives_back() -> None:
-    awake, asleep = planned().memory.phases, planned(engine_sleeps=True).memory.phases
+    awake, asleep = planned().memory.phases, planned("rollout.sleep=true").memory.phases
     assert awake["train"].kv_cache == 24 * GIB
     assert asleep["train"].kv_cache == asleep["train"].engine == 0
     assert asleep["rollout"] == awake["rollout"]
@@ -66,7 +66,10 @@ def test_the_cache_alone_is_what_an_engine_that_sleeps_gives_back() -> None:
 def test_offload_empties_the_gpu_while_the_engine_samples_and_only_then() -> None:
     kept, away = planned().memory.phases, planned("training.offload=true").memory.phases
     assert away["rollout"].gradients == away["rollout"].optimizer == 0
-    assert away["train"] == kept["train"]
+    assert away["refit"].gradients == away["refit"].optimizer == 0, "it goes before the engine wakes"
+    assert away["train"] == kept["train"] and away["save"] == kept["save"]
+    slept = planned("training.offload=true", "rollout.sleep=true").memory.phases
+    assert slept["save"].engine == slept["save"].kv_cache == 0 < slept["save"].optimizer
 
 
 def test_the_reference_is_held_where_it_is_used() -> None:

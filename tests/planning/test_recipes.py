@@ -19,7 +19,7 @@ def test_there_is_a_recipe_for_each_domain_of_the_paper() -> None:
 @pytest.mark.parametrize("nodes", [4, 16])
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_recipe_fits(path: Path, nodes: int) -> None:
-    asked = {"overrides": [], "hf": None, "gpu": "h100", "gpus_per_node": 8, "layouts": False, "engine_sleeps": False}
+    asked = {"overrides": [], "hf": None, "gpu": "h100", "gpus_per_node": 8, "layouts": False}
     lengths = {"prompt_tokens": None, "response_tokens": None}
     found = find(argparse.Namespace(config=str(path), nodes=nodes, **asked, **lengths))
     assert [found.plan.fits(cluster.gpu) for cluster in found.clusters] == [True]

@@ -75,6 +75,15 @@ def test_long_and_empty_prompts_are_numbered() -> None:
         check_requests([Request([], 1, 0, 1.0, 1.0, 2)], 10)
 
 
+def test_an_engine_sleeps_on_a_gpu_only(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    check_engine(RolloutConfig(max_model_len=512, sleep=True), tmp_path, 1, "cuda")
+    for asked in (False, None):
+        check_engine(RolloutConfig(max_model_len=512, sleep=asked), tmp_path, 1, "cpu")
+    with pytest.raises(ValueError, match=r"rollout.sleep is true on a CPU.*leave it unset, or write false"):
+        check_engine(RolloutConfig(max_model_len=512, sleep=True), tmp_path, 1, "cpu")
+
+
 def test_expert_parallel_engines_need_a_gpu_and_experts_to_divide(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(MODEL | {"num_experts": 8, "moe_intermediate_size": 30}))
     config = RolloutConfig(max_model_len=512, tensor=4, expert_parallel=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -176,6 +177,11 @@ class TransformersPolicy:
 
         self.arch, self.model = Architecture.from_hf(folder), model
 
+    def on(self, device: str) -> Self:
+        """The same on another device; `score` computes there, too."""
+        self.model.to(device)
+        return self
+
     @property
     def shards(self) -> "WholeShards":
         """Every rank owns everything; an MoE layer's experts are two stacked tensors."""
@@ -197,7 +203,7 @@ class TransformersPolicy:
 
 def log_probs(model: torch.nn.Module, token_ids: list[int]) -> Tensor:
     """Log-prob of every token after the first under transformers: float32 [len(token_ids) - 1]."""
-    ids = torch.tensor([token_ids])
+    ids = torch.tensor([token_ids], device=model.device)
     with torch.no_grad():
         logits = model(ids).logits[0, :-1].float()
     return logits.log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
