@@ -10,7 +10,7 @@ from tests.launch import launch
 pytestmark = pytest.mark.slow
 
 STEP = ["rollout", "update", "refit", "canary", "save", "refit", "canary"]
-"""Every step is saved. The second refit is of the same weights: with `training.offload` the engine went for the save."""
+"""Every step is saved. The refit after it is of the same weights: the engine slept meanwhile."""
 THERE = {
     "rollout": {"weights", "engine", "cache"},
     "update": {"weights", "gradients", "optimizer"},
