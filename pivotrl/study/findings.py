@@ -28,6 +28,8 @@ class Reached:
     """Family -> change of its accuracy."""
     log_prob: float
     """Change of the families' mean log-prob of the right answer, nats."""
+    chance: float
+    """Change of their mean chance of the right answer at temperature 1: it moves before the greedy answer does."""
     bits: str
     """One 0 or 1 a test task."""
     turns: float
@@ -136,13 +138,18 @@ def selection_cost(results: Results, arm: Arm, seed: int) -> tuple[float, float]
 
 def _reached(point: Point, base: Point, turns: float, seconds: float) -> Reached:
     changes = {name: 100 * (share(bits) - share(base["families"][name])) for name, bits in point["families"].items()}
-    log_probs = [point["log_probs"][name] - base["log_probs"][name] for name in known(base)]
+
+    def mean_change(key: str) -> float:
+        names = known(base)
+        return sum(point[key][name] - base[key][name] for name in names) / len(names)
+
     return Reached(
         step=point["step"],
         success=100 * share(point["success"]),
         change=_change(point, base),
         changes=changes,
-        log_prob=sum(log_probs) / len(log_probs),
+        log_prob=mean_change("log_probs"),
+        chance=100 * mean_change("chances"),
         bits=point["success"],
         turns=turns,
         seconds=seconds,

@@ -24,7 +24,8 @@ def measure(session: "Session", stream: str, tasks: int, count: int, seed: int) 
 
     Returns:
         `success`: one 0 or 1 a task, as a string; `turns`: mean assistant turns of a dialog; `families`: family -> one
-        0 or 1 a question; `log_probs`: family -> mean log-prob of the right answer (nats).
+        0 or 1 a question; `log_probs`: family -> mean log-prob of the right answer (nats); `chances`: family -> mean
+        chance of giving it at temperature 1.
     """
     how = Play(temperature=1.0, top_p=1.0, max_new_tokens=NEW_TOKENS, context=CONTEXT, max_turns=MAX_TURNS)
     episodes = play(
@@ -37,16 +38,17 @@ def measure(session: "Session", stream: str, tasks: int, count: int, seed: int) 
         how,
         session.world,
     )
-    families, log_probs = ask(session, stream, count)
+    families, log_probs, chances = ask(session, stream, count)
     return {
         "success": "".join("1" if episode.reward == 1 else "0" for episode in episodes),
         "turns": sum(len(episode.turns) for episode in episodes) / tasks,
         "families": families,
         "log_probs": log_probs,
+        "chances": chances,
     }
 
 
-def ask(session: "Session", stream: str, count: int) -> tuple[dict[str, str], dict[str, float]]:
+def ask(session: "Session", stream: str, count: int) -> tuple[dict[str, str], dict[str, float], dict[str, float]]:
     """The families' part of `measure`."""
     asked = [(family, *pair) for family in HARD_FAMILIES for pair in questions(family, count, stream, HARD_FAMILIES)]
     prompts = [session.template.encode([{"role": "user", "content": question}], []) for _, question, _ in asked]
@@ -60,7 +62,8 @@ def ask(session: "Session", stream: str, count: int) -> tuple[dict[str, str], di
     end = [session.template.tokenizer.eos_token_id]
     answers = [session.template.tokenizer.encode(answer, add_special_tokens=False) + end for _, _, answer in asked]
     scored = session.policy.log_probs([Sample(*pair) for pair in zip(prompts, answers, strict=True)], temperature=1.0)
-    sums = dict.fromkeys(HARD_FAMILIES, 0.0)
+    sums, chances = dict.fromkeys(HARD_FAMILIES, 0.0), dict.fromkeys(HARD_FAMILIES, 0.0)
     for (family, _, _), logp in zip(asked, scored, strict=True):
         sums[family] += logp.sum().item() / count
-    return right, sums
+        chances[family] += logp.sum().exp().item() / count
+    return right, sums, chances

@@ -17,8 +17,9 @@ from pivotrl.study.tables import arms_table, claim_row, families_table, sweep_ta
 MARK = "<!-- below this line: written by hand, kept -->"
 SUCCESS = (
     "Success: share of test tasks solved, percent; in braces the bootstrap interval over tasks. Families: change of "
-    "the mean accuracy, points; log-prob: change of the mean log-prob of the right answer, nats. Zero signal: share of "
-    "training groups whose rewards were all equal. Turns: rollout turns until that point, selection included."
+    "the mean accuracy, points; chance: of the mean chance of the right answer at temperature 1, points; log-prob: of "
+    "the right answer's mean log-prob, nats. Zero signal: share of training groups whose rewards were all equal. "
+    "Turns: rollout turns until that point, selection included."
 )
 
 

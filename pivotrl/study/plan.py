@@ -57,7 +57,7 @@ class Sizes:
     profile_samples: int = 8
     pivots_per_step: int = 16
     group_size: int = 8
-    tasks_per_step: int = 8
+    tasks_per_step: int = 4
     """Of end-to-end RL; each is played `group_size` times."""
     trajectories_per_step: int = 8
     """Of SFT."""
@@ -75,7 +75,7 @@ QUICK = Sizes(
     profile_samples=4,
     pivots_per_step=8,
     group_size=4,
-    tasks_per_step=4,
+    tasks_per_step=2,
     validation_tasks=12,
     test_tasks=12,
     questions=10,

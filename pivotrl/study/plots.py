@@ -48,9 +48,9 @@ def panels(findings: Findings) -> list[Panel]:
             marks=True,
         ),
         Panel(
-            "Change of the right answers' log-prob (nats) over steps",
-            "steps",
-            mean_lines("step", "log_prob"),
+            "Right answers' chance, change in points, against success",
+            "success",
+            mean_lines("success", "chance"),
             high=0.0,
             marks=True,
         ),

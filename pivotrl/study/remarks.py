@@ -22,8 +22,11 @@ def remarks(findings: Findings, results: Results, made: list[Claim]) -> list[str
     lines.append(_harm_line(findings))
     for claim in made:
         if claim.verdict != "shown" and claim.estimate is not None:
-            away = "on every seed" if all(v < claim.bound for v in claim.estimate.values) else "not on every seed"
-            lines.append(f"Claim {claim.text.split('.')[0]} is {claim.verdict}: it misses its bound {away}.")
+            values = claim.estimate.values
+            missed = sum(value <= claim.bound for value in values)
+            lines.append(
+                f"Claim {claim.text.split('.')[0]} is {claim.verdict}: {missed} of {len(values)} seeds miss its bound."
+            )
     return lines
 
 

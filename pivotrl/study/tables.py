@@ -10,7 +10,7 @@ from pivotrl.study.statistics import bootstrap, over_seeds
 
 
 def claim_row(claim: Claim) -> tuple[str, ...]:
-    bound = f">= {claim.bound:g} {claim.unit}"
+    bound = f"> {claim.bound:g} {claim.unit}"
     return claim.text, bound, claim.figure, f"**{claim.verdict}**"
 
 
@@ -28,7 +28,7 @@ def arms_table(findings: Findings) -> str:
             "",
             "0",
             _success([100 * share(point["success"]) for point in base], [point["success"] for point in base]),
-            *["0", "0", "", "0"],
+            *["0", "0", "0", "", "0"],
         )
     ]
     for name, runs in findings.runs.items():
@@ -40,12 +40,13 @@ def arms_table(findings: Findings) -> str:
                 ", ".join(str(run.best.step) for run in runs),
                 _success([run.best.success for run in runs], [run.best.bits for run in runs]),
                 _mean([run.best.change for run in runs], "+.1f"),
+                _mean([run.best.chance for run in runs], "+.1f"),
                 _mean([run.best.log_prob for run in runs], "+.2f"),
                 "" if None in zero else f"{100 * (1 - sum(zero) / len(zero)):.0f} %",
                 f"{sum(run.best.turns for run in runs) / len(runs):,.0f}",
             )
         )
-    return table(("arm", "rate", "steps", "success", "families", "log-prob", "zero signal", "turns"), rows)
+    return table(("arm", "rate", "steps", "success", "families", "chance", "log-prob", "zero signal", "turns"), rows)
 
 
 def _mean(values: list[float], form: str) -> str:

@@ -28,6 +28,7 @@ def measured(success: float, families: float) -> dict:
         "turns": 5.0,
         "families": {name: bits(families, 50) for name in FAMILIES} | {"chance": bits(max(families - 0.6, 0), 50)},
         "log_probs": dict.fromkeys([*FAMILIES, "chance"], families - 1),
+        "chances": dict.fromkeys(FAMILIES, families - 0.1) | {"chance": 0.0},
     }
 
 

@@ -22,13 +22,15 @@ def results(tmp_path):
 
 def by_number(results):
     found = claims(find(results))
-    return {claim.text.split(".")[0]: claim for claim in found[:-1]}
+    return {claim.text.split(".")[0]: claim for claim in found}
 
 
 def test_points_are_changes_against_the_base(results):
     run = find(results).runs["sft"][1]
     assert [(point.step, point.success) for point in run.points] == [(0, 10), (30, 40), (60, 60)]
     assert [round(point.change) for point in run.points] == [0, -10, -40]
+    assert [round(point.chance) for point in run.points] == [0, -10, -40]
+    assert run.best.log_prob == pytest.approx(-0.4)
     assert run.best.step == 60 and run.rate == 1e-3
     assert run.best.changes == pytest.approx({"add": -40, "sort": -40, "chance": -30})
     assert run.signal_share is None and find(results).runs["pivotrl"][0].signal_share == 0.6
@@ -45,14 +47,15 @@ def test_selection_is_charged_where_it_is_needed(results):
 def test_claims_by_hand(results):
     found = by_number(results)
     assert {number: claim.verdict for number, claim in found.items()} == dict.fromkeys(
-        ("1a", "1b", "2", "3a", "3b", "4"), "shown"
-    )
+        ("1a", "1b", "2", "3a", "3b", "4a"), "shown"
+    ) | {"4b": "not shown"}
     assert found["1a"].estimate.mean == pytest.approx(0)
     # At SFT's 60 points both are compared: PivotRL got there without a loss, SFT lost 40 points.
     assert found["1b"].estimate.mean == pytest.approx(40, abs=1)
     assert found["2"].estimate.values == pytest.approx([20, 20, 20])
     # End-to-end RL needs 20 steps of 1000 turns for its 60 points; PivotRL 80 + 500, at its first point.
-    assert found["4"].estimate.values[1] == pytest.approx(20000 / 580)
+    assert found["4a"].estimate.values[1] == pytest.approx(20000 / 580)
+    assert found["4b"].estimate.values[1] == pytest.approx(4 / 6)
 
 
 def test_what_does_not_hold_is_said(tmp_path):
@@ -64,13 +67,20 @@ def test_what_does_not_hold_is_said(tmp_path):
     }
     write_all(results, curves)
     found = by_number(results)
-    assert {number: found[number].verdict for number in ("1a", "1b", "2", "3a", "4")} == dict.fromkeys(
-        ("1a", "1b", "2", "3a", "4"), "not shown"
+    assert {number: found[number].verdict for number in ("1a", "1b", "2", "3a", "4a")} == dict.fromkeys(
+        ("1a", "1b", "2", "3a", "4a"), "not shown"
     )
-    assert "not reached (seed 1: 49 of 89 points" in found["4"].figure
+    assert "not reached (seed 1: 49 of 89 points" in found["4a"].figure
     write_page(results, tmp_path / "study.md")
     text = (tmp_path / "study.md").read_text()
-    assert "Claim 2 is not shown: it misses its bound on every seed." in text
+    assert "Claim 2 is not shown: 3 of 3 seeds miss its bound." in text
+
+
+def test_equal_is_not_better(tmp_path):
+    results = Results(tmp_path, SIZES)
+    write_all(results, CURVES | {"sft": CURVES["pivotrl"], "random": CURVES["pivotrl"]})
+    found = by_number(results)
+    assert [found[number].verdict for number in ("1a", "1b", "2", "3a")] == ["shown", *["not shown"] * 3]
 
 
 def test_a_mean_without_certainty_is_called_that(results):
