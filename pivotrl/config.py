@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from pivotrl import plain_yaml
 from pivotrl.baselines.config import SftConfig
 from pivotrl.environment import EnvironmentConfig
+from pivotrl.evaluation.config import EvaluationConfig
 from pivotrl.objective.config import ObjectiveConfig
 from pivotrl.pivots.config import PivotsConfig
 from pivotrl.pivots.fresh_config import FreshConfig
@@ -50,6 +51,7 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     sft: SftConfig = SftConfig()
     environment: EnvironmentConfig = EnvironmentConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     health: HealthConfig = HealthConfig()
 

