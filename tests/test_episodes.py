@@ -1,4 +1,4 @@
-"""Dialogs played at once, with an engine that recites: the same figures as the demo's own measurement of tasks."""
+"""Dialogs played at once, with an engine that recites: the same figures as one dialog after another gives."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,32 +6,31 @@ from dataclasses import replace
 import pytest
 
 from pivotrl.config import parse_config
-from pivotrl.demo import evaluate
 from pivotrl.demo.environment import DeskEnvironment
+from pivotrl.demo.expert import success
+from pivotrl.demo.world import Desk
 from pivotrl.environment import Observation, build_environment
 from pivotrl.episodes import Episode, Play, play
 from pivotrl.rollout.records import Request
 from pivotrl.trajectories.template import ChatTemplate
-from tests.demo.test_evaluate import TASKS, Parser, Reciter, book
-from tests.launch import REPOSITORY
+from tests.evaluation.reciter import TASKS, Parser, Reciter, book, template
 
-__all__ = ["book"]  # a fixture
+__all__ = ["book", "template"]  # fixtures
 
-HOW = Play(temperature=1.0, top_p=1.0, max_new_tokens=evaluate.TURN_TOKENS, context=512, max_turns=99)
+TURN_TOKENS = 48
 
-
-@pytest.fixture(scope="module")
-def template() -> ChatTemplate:
-    return ChatTemplate(REPOSITORY / "pivotrl" / "demo" / "base")
+HOW = Play(temperature=1.0, top_p=1.0, max_new_tokens=TURN_TOKENS, context=512, max_turns=99)
 
 
 class Spy(Reciter):
     """Keeps the requests of each call."""
 
-    asked: list[list[Request]]
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.rounds: list[list[Request]] = []
 
     def generate_all(self, requests: list[Request]):
-        self.asked = [*getattr(self, "asked", []), list(requests)]
+        self.rounds.append(list(requests))
         return super().generate_all(requests)
 
 
@@ -40,20 +39,33 @@ def played(engine, template, how: Play = HOW, tasks: Sequence[int] = range(len(T
     return play(engine, Parser(), template, worlds, tasks, lambda dialog, turn: 100 * dialog + turn, how)
 
 
+def alone(engine: Reciter, template: ChatTemplate, task, context: int) -> Desk:
+    """One dialog by itself, to its end or to that of its context."""
+    desk = Desk(task)
+    while not desk.done:
+        prompt = template.encode(desk.messages, desk.tools)
+        if len(prompt) + TURN_TOKENS > context:
+            desk.hang_up()
+            break
+        ((sample,),) = engine.generate_all([Request(prompt, 1, 0, 1.0, 1.0, TURN_TOKENS)])
+        desk.step(Parser().parse(template.decode(sample.token_ids), desk.tools))
+    return desk
+
+
 @pytest.mark.parametrize("spoil_every", [0, 1])
 @pytest.mark.parametrize("spared", [0, 40, 150])
-def test_it_agrees_with_the_demos_measurement(template, book, spoil_every: int, spared: int) -> None:
+def test_it_agrees_with_one_dialog_after_another(template, book, spoil_every: int, spared: int) -> None:
     engine, other = Spy(template, book, spoil_every), Reciter(template, book, spoil_every)
-    longest = max(len(prompt) for prompt in book) + evaluate.TURN_TOKENS
+    longest = max(len(prompt) for prompt in book) + TURN_TOKENS
     context = longest - spared
-    expected = evaluate.task_success(other, Parser(), template, TASKS, context=context)
+    desks = [alone(other, template, task, context) for task in TASKS]
     episodes = played(engine, template, replace(HOW, context=context))
-    assert [episode.reward == 1 for episode in episodes] == expected.solved
-    assert sum(len(episode.turns) for episode in episodes) / len(TASKS) == expected.turns
-    assert other.calls - engine.calls in (0, 1), "one call serves the next turns of all open dialogs, and none is empty"
+    assert [episode.reward for episode in episodes] == [float(success(desk)) for desk in desks]
+    assert [len(episode.turns) for episode in episodes] == [desk.turns for desk in desks]
+    assert engine.calls == max(desk.turns for desk in desks), "one call serves the next turns of all, and none is empty"
     assert [episode.task for episode in episodes] == list(range(len(TASKS)))
     if spoil_every == 0:
-        assert sum(episode.abandoned for episode in episodes) / len(TASKS) == expected.unfinished
+        assert [episode.abandoned for episode in episodes] == [not desk.satisfied for desk in desks]
         assert any(episode.abandoned for episode in episodes) == (spared > 0)
 
 
@@ -62,7 +74,7 @@ def test_an_episode_keeps_what_was_sampled_where(template, book) -> None:
     episodes = played(engine, template, tasks=[4, 4, 7])
     assert episodes[0] == episodes[1]
     for index, episode in enumerate(episodes):
-        asked = [r for call in engine.asked for r in call if r.seed // 100 == index]
+        asked = [r for call in engine.rounds for r in call if r.seed // 100 == index]
         assert [turn.prompt_ids for turn in episode.turns] == [request.prompt_ids for request in asked]
         assert [request.seed for request in asked] == [100 * index + turn for turn in range(len(episode.turns))]
         for turn in episode.turns:

@@ -27,6 +27,10 @@ class DeskEnvironment:
         self.desk.hang_up()
         return self._observe()
 
+    def facts(self) -> dict[str, float]:
+        """What an evaluation reports besides the reward: whether the dialog broke a rule."""
+        return {"violations": float(bool(self.desk.outcome.violations))}
+
     def _observe(self) -> Observation:
         done = self.desk.done
         return Observation(list(self.desk.messages), self.desk.tools, done, float(done and success(self.desk)))

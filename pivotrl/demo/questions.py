@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 from pivotrl.demo.families import FAMILIES, Family, questions
@@ -17,9 +18,15 @@ from pivotrl.demo.hard_families import HARD_FAMILIES
 
 
 def rows(count: int, seed: int | str, families: Mapping[str, Family] = FAMILIES) -> Iterator[dict]:
-    """`count` rows of each family, family by family."""
+    """`count` rows of each family, family by family; no question of a family comes twice.
+
+    Raises ValueError where a family has not so many.
+    """
     for family in families:
-        for question, answer in questions(family, count, seed, families):
+        distinct = dict(questions(family, 20 * count, seed, families))
+        if len(distinct) < count:
+            raise ValueError(f"family {family} has {len(distinct)} questions in {20 * count} draws: ask for fewer")
+        for question, answer in islice(distinct.items(), count):
             yield {"family": family, "messages": [{"role": "user", "content": question}], "answer": answer}
 
 

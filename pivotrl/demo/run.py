@@ -8,7 +8,6 @@ that finished is moved aside.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
 
 TRAJECTORIES = 120
 """Expert trajectories written; `trajectories.heldout_share` of them are kept for measuring."""
-LIVE_TASKS, QUESTIONS = 256, 100
-"""Tasks played in the live desk, of another stream than the trajectories'; questions of each other family."""
+QUESTIONS = 100
+"""Of each other family."""
+EVALUATION = {"sampled": ["turns", "tasks"], "greedy": ["families"], "environment": "desk", "answer_tokens": 16}
+"""What the demo measures: section `evaluation`, with the file of questions."""
 
 
 def run(config: "RunConfig") -> dict[str, Any]:
@@ -56,13 +57,13 @@ def run(config: "RunConfig") -> dict[str, Any]:
     with stage("start", "(policy and engines: half a minute without a word)"):
         session = open_session(config)
     with stage("measure the base model"):
-        base = measured(session, folder / "evaluation_base.json")
+        base = measured(session, "base")
     with stage("select pivots"):
         selection = select_pivots(config, session.engine, session.parser, session.template, folder / "pivots")
     with stage("train"):
         train(session)
     with stage("measure the trained model"):
-        trained = measured(session, folder / "evaluation_trained.json")
+        trained = measured(session, "trained")
     with stage("export"):
         export(session, folder / "hf")
     evaluation = {"base": base, "trained": trained}
@@ -75,40 +76,31 @@ def run(config: "RunConfig") -> dict[str, Any]:
     return summary
 
 
-def measured(session: "Session", cache: Path) -> dict[str, Any]:
+def measured(session: "Session", name: str) -> dict[str, Any]:
     """Turn reward on held-out trajectories, success in the live desk, accuracy of the other families (collective).
 
     A measurement that an interrupted run finished is read, not repeated.
     """
-    from pivotrl.demo.evaluate import family_accuracy, task_success, turn_reward
-    from pivotrl.demo.tasks import make_task
-    from pivotrl.trajectories.records import Turn
-    from pivotrl.trajectories.store import write_json
-    from pivotrl.trajectories.turns import TurnReader
+    from pivotrl.evaluation.compare import mean_of
+    from pivotrl.evaluation.measure import evaluate
 
-    if cache.exists():
-        return json.loads(cache.read_text())
-    config = session.config
-    turns = [
-        item
-        for item in TurnReader(config.trajectories, config.seed)
-        if isinstance(item, Turn) and item.split == "heldout"
-    ]
-    report = turn_reward(session.engine, session.scorer, session.template, turns)
-    tasks = [make_task("live", index) for index in range(LIVE_TASKS)]
-    live = task_success(session.engine, session.parser, session.template, tasks)
-    result = {
-        "turn_reward": report.reward,
-        "mixed_share": report.mixed,
-        "task_success": live.success,
-        "turns_per_task": live.turns,
-        "violations": live.violations,
-        "families": family_accuracy(session.engine, session.template, QUESTIONS),
-        "counts": {"turns": len(turns), "tasks": LIVE_TASKS, "questions per family": QUESTIONS},
+    result = evaluate(session, session.config.evaluation, name)
+    asked = result["families"]["greedy"]
+    families = list(dict.fromkeys(answer["family"] for answer in asked))
+    return {
+        "turn_reward": mean_of(result, "turn_reward", "sampled"),
+        "mixed_share": mean_of(result, "mixed", "sampled"),
+        "task_success": mean_of(result, "task_success", "sampled"),
+        "turns_per_task": mean_of(result, "task_turns", "sampled"),
+        "violations": mean_of(result, "violations", "sampled"),
+        "families": {family: mean_of(result, f"family {family}", "greedy") for family in families}
+        | {"mean": mean_of(result, "families", "greedy")},
+        "counts": {
+            "turns": len(result["turns"]["sampled"]),
+            "tasks": len(result["tasks"]["sampled"]),
+            "questions per family": len(asked) // len(families),
+        },
     }
-    if session.world.rank == 0:
-        write_json(cache, result)
-    return result
 
 
 def export(session: "Session", folder: Path) -> None:
@@ -143,21 +135,26 @@ def table(evaluation: dict[str, Any], seconds: dict[str, float]) -> str:
 
 
 def prepare(overrides: list[str]) -> "RunConfig":
-    """The demo's configuration, its folder and its trajectories; rank 0 writes, others see the same answer."""
+    """The demo's configuration, its folder, its trajectories and questions; rank 0 writes, others see the same
+    answer."""
     from pivotrl.config import load_config
-    from pivotrl.demo.trajectories import write
+    from pivotrl.demo import questions, trajectories
 
     config = load_config("configs/demo_cpu.yaml", overrides)
     folder = Path(config.output)
-    file = folder / "trajectories.jsonl"
+    file, asked = folder / "trajectories.jsonl", folder / "questions.jsonl"
     if os.environ.get("RANK", "0") == "0":
         if (folder / "summary.json").exists():
             aside = next(path for n in range(1, 10**6) if not (path := Path(f"{folder}.{n}")).exists())
             folder.rename(aside)
             print(f"{folder} holds a finished run: moved to {aside}")
-        write(file, TRAJECTORIES, "train")
-    section = config.trajectories.model_copy(update={"files": [str(file)]})
-    return config.model_copy(update={"trajectories": section})
+        trajectories.write(file, TRAJECTORIES, "train")
+        questions.write(asked, QUESTIONS, "heldout")
+    changed = {
+        "trajectories": config.trajectories.model_copy(update={"files": [str(file)]}),
+        "evaluation": config.evaluation.model_copy(update=EVALUATION | {"families": str(asked)}),
+    }
+    return config.model_copy(update=changed)
 
 
 def main() -> int:

@@ -27,6 +27,8 @@ class Measure:
     """Of one item."""
     share: bool = True
     """The value is a share in [0, 1]: differences are told in points."""
+    good: bool = True
+    """More of it is better; else it is neither good nor bad."""
     keep: Callable[[dict[str, Any]], bool] = lambda item: True
     """Which items count."""
     strata: str = ""
@@ -43,8 +45,8 @@ def compare(results: Sequence[Result], draws: int, confidence: float, seed: int 
 
     Returns:
         `policies`, `confidence`, `draws`, and `measures`: each with `key`, `title`, `part`, `decoding`, `share`,
-        `items`, `clusters` and `values`, one a policy: `mean`, `low`, `high` and, but for the first, `difference` with
-        `mean`, `low` and `high`. `low` and `high` are None where one cluster was measured.
+        `good`, `items`, `clusters` and `values`, one a policy: `mean`, `low`, `high` and, but for the first,
+        `difference` with `mean`, `low` and `high`. `low` and `high` are None where one cluster was measured.
 
     Raises:
         ValueError: there is no result, or two were measured on other items.
@@ -76,6 +78,7 @@ def compare(results: Sequence[Result], draws: int, confidence: float, seed: int 
                 "part": measure.part,
                 "decoding": measure.decoding,
                 "share": measure.share,
+                "good": measure.good,
                 "items": items,
                 "clusters": sum(len(one.counts_C) for one in strata),
                 "values": values,
@@ -104,12 +107,16 @@ def measures_of(result: Result) -> Iterator[Measure]:
             )
         yield Measure("turn_reward", "turn reward, all held-out turns", "turns", decoding, _reward)
         if items and len(items[0]["rewards"]) > 1:
-            yield Measure("mixed", "held-out turns with mixed samples", "turns", decoding, _mixed)
+            yield Measure("mixed", "held-out turns with mixed samples", "turns", decoding, _mixed, good=False)
     for decoding, items in result.get("tasks", {}).items():
         yield Measure("task_success", "task success, live", "tasks", decoding, lambda item: item["reward"])
-        yield Measure("task_turns", "turns per task", "tasks", decoding, lambda item: item["turns"], share=False)
+        yield Measure(
+            "task_turns", "turns per task", "tasks", decoding, lambda item: item["turns"], share=False, good=False
+        )
         for fact in items[0]["facts"] if items else ():
-            yield Measure(fact, fact.replace("_", " "), "tasks", decoding, lambda item, fact=fact: item["facts"][fact])
+            value = _fact(fact)
+            share = all(0 <= value(item) <= 1 for item in items)
+            yield Measure(fact, fact.replace("_", " "), "tasks", decoding, value, share, good=False)
     for decoding, items in result.get("families", {}).items():
         yield Measure("families", "other families, mean", "families", decoding, _right, strata="family")
         for family in dict.fromkeys(item["family"] for item in items):
@@ -136,6 +143,10 @@ def _reward(item: dict[str, Any]) -> float:
 
 def _mixed(item: dict[str, Any]) -> float:
     return float(min(item["rewards"]) < max(item["rewards"]))
+
+
+def _fact(name: str) -> Value:
+    return lambda item: item["facts"][name]
 
 
 def _right(item: dict[str, Any]) -> float:

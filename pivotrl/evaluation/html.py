@@ -34,7 +34,8 @@ def render(comparison: dict[str, Any], facts: dict[str, Any]) -> str:
         f'<p class="lead">{number(len(names))} {"policies" if len(names) > 1 else "policy"} on the same turns, tasks '
         f"and questions. Brackets are {level} intervals: whole trajectories, tasks and questions are drawn anew "
         f"{number(comparison['draws'])} times. Differences are paired: both policies are looked at on the same draws, "
-        "so a difference can be sure where the two intervals overlap.</p>",
+        "so a difference can be sure where the two intervals overlap. Where all of n items came out alike the interval "
+        "has no width; about 3 / n of all such items may still differ.</p>",
         _cards(comparison),
         *(_measure(measure, names) for measure in comparison["measures"] if not measure["key"].startswith("family ")),
         _families(comparison),
@@ -73,7 +74,7 @@ def _measure(measure: dict[str, Any], names: list[str]) -> str:
             f"<b>{escape(name)}</b>",
             _mean(value, measure["share"]),
             _range(value, measure["share"]),
-            _difference(value, measure["share"]) if place else "",
+            _difference(value, measure["share"], measure["good"]) if place else "",
             _bar(value, first if place else None) if measure["share"] else "",
         ]
         for place, (name, value) in enumerate(zip(names, measure["values"], strict=True))
@@ -121,12 +122,12 @@ def _range(value: dict[str, Any], share: bool) -> str:
     return f"[{factor * value['low']:.{places}f} {factor * value['high']:.{places}f}]"
 
 
-def _difference(value: dict[str, Any], share: bool) -> str:
-    """In points, green or red where the whole interval is on one side of zero."""
+def _difference(value: dict[str, Any], share: bool, good: bool = True) -> str:
+    """In points, green or red where more is better and the whole interval is on one side of zero."""
     found = value["difference"]
     if not share:
         return f"{found['mean']:+.2f} {_range(found, False)}"
-    sure = found["low"] is not None and (found["low"] > 0 or found["high"] < 0)
+    sure = good and found["low"] is not None and (found["low"] > 0 or found["high"] < 0)
     mean = points(found["mean"]) if sure else f"{100 * found['mean']:+.1f}"
     return f"{mean} <span class='soft'>{_range(found, True)}</span>"
 
