@@ -81,7 +81,7 @@ def measured(session: "Session", name: str) -> dict[str, Any]:
 
     A measurement that an interrupted run finished is read, not repeated.
     """
-    from pivotrl.evaluation.compare import mean_of
+    from pivotrl.evaluation.comparison import mean_of
     from pivotrl.evaluation.measure import evaluate
 
     result = evaluate(session, session.config.evaluation, name)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pivotrl.evaluation.compare import UNITS
+from pivotrl.evaluation.comparison import UNITS
 from pivotrl.telemetry.charts import interval_bar
 from pivotrl.telemetry.page import escape, number, page, percent, points, table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pivotrl.config import RunConfig
-from pivotrl.evaluation.compare import Result, compare
+from pivotrl.evaluation.comparison import Result, compare
 from pivotrl.evaluation.html import render
 from pivotrl.trajectories.store import write_json
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pivotrl.evaluation.compare import UNITS
+from pivotrl.evaluation.comparison import UNITS
 
 _FIRST, _CELL = 46, 22
 

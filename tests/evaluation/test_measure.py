@@ -10,7 +10,7 @@ from pivotrl.demo.environment import DeskEnvironment
 from pivotrl.demo.families import FAMILIES
 from pivotrl.demo.trajectories import rows
 from pivotrl.evaluation import measure, store
-from pivotrl.evaluation.compare import mean_of
+from pivotrl.evaluation.comparison import mean_of
 from pivotrl.evaluation.measure import check, evaluate, heldout_pivots
 from pivotrl.trajectories.ids import stable_hash
 from tests.evaluation.reciter import COUNT, STREAM, Reciter, book, session_of, template

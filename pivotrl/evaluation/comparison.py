@@ -35,7 +35,7 @@ class Measure:
     """Key of an item whose values are averaged with equal weight."""
 
 
-def compare(results: Sequence[Result], draws: int, confidence: float, seed: int = 0) -> dict[str, Any]:
+def compare(results: Sequence[Result], draws: int = 5000, confidence: float = 0.95, seed: int = 0) -> dict[str, Any]:
     """The table of several policies; the first is what the others are compared against.
 
     Args:

@@ -8,7 +8,7 @@ import pytest
 
 from pivotrl.config import parse_config
 from pivotrl.evaluation import report
-from pivotrl.evaluation.compare import compare, mean_of
+from pivotrl.evaluation.comparison import compare, mean_of
 from pivotrl.evaluation.text import describe
 from tests.telemetry.fake_run import HOSTILE
 from tests.telemetry.test_report import parse
@@ -147,3 +147,11 @@ def test_the_page_stands_alone(tmp_path):
     alone = report.write(config, RESULTS[:1], {"base": "m"}, tmp_path / "evaluation")
     parse(tmp_path / "evaluation" / "report.html")
     assert alone["policies"] == ["base"]
+
+
+def test_the_package_offers_its_functions_by_name():
+    import pivotrl.evaluation as package
+
+    assert package.compare is compare and package.evaluate.__name__ == "evaluate"
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = package.nothing
