@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pivotrl import handover
 from pivotrl.evaluation.source import Source, check_architecture, find_source
 from pivotrl.policy import checkpoint_files
 from pivotrl.policy.agree import together
 from pivotrl.policy.weights import load_hf, load_model_weights
-from pivotrl.rollout.refit import RefitReport, refit
+from pivotrl.rollout.refit import RefitReport
 
 if TYPE_CHECKING:
     from pivotrl.session import Session
@@ -37,15 +38,14 @@ def load_into(session: "Session", source: str) -> RefitReport:
         return found
 
     found = together(world.object_group, look)[world.rank]
-    if policy.asleep:
-        policy.wake()
     if found.kind == "huggingface":
         load_hf(policy.model, policy.arch, found.path)
     else:
         _check_shapes(found.path, session)
         load_model_weights(found.path, policy.model)
+    handover.to_trainer(policy, session.engine)
     policy.optimizer.reload_model_params()
-    return refit(policy, session.engine)
+    return handover.to_engine(policy, session.engine)
 
 
 def _check_vocabulary(folder: Path, session: "Session") -> None:
