@@ -11,7 +11,7 @@ with that advantage, behind its own prompt. Started again, it continues from the
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from pivotrl.command import add_ranks, run_command
 if TYPE_CHECKING:
     from pivotrl.config import RunConfig
     from pivotrl.environment import Environment
-    from pivotrl.episodes import Episode
+    from pivotrl.episodes import Episode, EpisodeTurn
     from pivotrl.policy.packing import Sample
     from pivotrl.session import Session
 
@@ -114,23 +114,21 @@ def sample(session: "Session", worlds: Sequence["Environment"], tasks: Sequence[
 
 
 def make_batch(config: "RunConfig", episodes: Sequence["Episode"]) -> list["Sample"]:
-    """Every turn of every episode behind its own prompt, with the episode's advantage within its group.
+    """Every turn of every episode, behind its own prompt, with the episode's advantage within its group.
 
     Raises ValueError where no episode has a turn.
     """
     import torch
 
     from pivotrl.objective.advantage import group_advantages
-    from pivotrl.policy import packing
 
     objective, size = config.objective, config.training.group_size
     rewards_N = torch.tensor([episode.reward for episode in episodes], dtype=torch.float64)
     group_N = [index // size for index in range(len(episodes))]
     advantages = group_advantages(rewards_N, group_N, objective.advantage, objective.advantage_epsilon).tolist()
+    lay = chained if may_chain(config) else apart
     batch = [
-        packing.Sample(turn.prompt_ids, turn.sample.token_ids, turn.sample.logprobs, advantage, turn.sample.routes)
-        for episode, advantage in zip(episodes, advantages, strict=True)
-        for turn in episode.turns
+        row for episode, advantage in zip(episodes, advantages, strict=True) for row in lay(episode.turns, advantage)
     ]
     if not batch:
         raise ValueError(
@@ -138,6 +136,40 @@ def make_batch(config: "RunConfig", episodes: Sequence["Episode"]) -> list["Samp
             "rollout.max_model_len or environment.max_episode_tokens: raise those, or lower the first"
         )
     return batch
+
+
+def may_chain(config: "RunConfig") -> bool:
+    """Whether the loss does not ask where one turn ends and the next begins: its terms and its mean are of tokens."""
+    objective = config.objective
+    by_token = objective.ratio == "token" and objective.aggregation == "token_mean"
+    return by_token and config.training.router_replay != "engine"
+
+
+def apart(turns: Sequence["EpisodeTurn"], advantage: float) -> Iterator["Sample"]:
+    """Each turn as a sample of its own."""
+    from pivotrl.policy import packing
+
+    for turn in turns:
+        item = turn.sample
+        yield packing.Sample(turn.prompt_ids, item.token_ids, item.logprobs, advantage, item.routes)
+
+
+def chained(turns: Sequence["EpisodeTurn"], advantage: float) -> Iterator["Sample"]:
+    """Turns whose prompt goes on with the very ids before it as one row, of which the sampled tokens are the targets:
+    the same loss and gradient as `apart`, and each token goes through the model once."""
+    from dataclasses import replace
+
+    from pivotrl.baselines.rows import Row
+
+    rows: list[tuple[Row, list[float]]] = []
+    for turn in turns:
+        if not rows or not rows[-1][0].takes(turn.prompt_ids):
+            rows.append((Row(), []))
+        row, log_probs = rows[-1]
+        row.add(turn.prompt_ids, turn.sample.token_ids)
+        log_probs += turn.sample.logprobs
+    for row, log_probs in rows:
+        yield replace(row.sample(), sampler_log_probs=log_probs, advantage=advantage)
 
 
 def describe(episodes: Sequence["Episode"], size: int, seconds: Mapping[str, float]) -> dict[str, float]:

@@ -82,7 +82,8 @@ class Policy:
 
         Storages are emptied in place, because Megatron's hooks hold the model through C++, where no collector looks.
         """
-        self.wake()
+        if self.asleep:
+            self.wake()
         weights = list(self.model.parameters())
         held = [*weights, *optimizer_tensors(self.optimizer, weights), *(self._reference or [])]
         for tensor in [*held, *(buffer.grad_data for buffer in gradient_buffers(self.ddp))]:

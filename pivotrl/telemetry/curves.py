@@ -17,6 +17,7 @@ class Curve(NamedTuple):
 
 CURVES = (
     Curve("Reward", ("reward",), 0.0, 1.0, "Mean reward of the sampled actions. Should rise."),
+    Curve("Cross entropy", ("cross_entropy",), 0.0, None, "Of what the expert wrote, in nats a token. Should fall."),
     Curve(
         "Groups with a signal",
         ("signal_share",),

@@ -6,6 +6,8 @@ FOLDER holds the model and reference.pt, which test_imitate.py wrote with transf
 
 import json
 import sys
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -24,6 +26,7 @@ def check(folder: Path, reference: dict, case: dict) -> None:
             "model": {"path": str(folder), "dtype": "float32"},
             "parallel": case.get("parallel", {}),
             "rollout": {"temperature": 0.7},  # of sampling, which imitation does not read
+            "objective": {"beta": 0.1},
             "training": {"micro_batch_tokens": case.get("micro_batch_tokens", 64)},
             "optimizer": {"lr": 1e-12, "clip_grad": 0, "distributed": False},
         },
@@ -33,6 +36,8 @@ def check(folder: Path, reference: dict, case: dict) -> None:
     policy = Policy(config, world)
     samples = [Sample(prompt, response, mask=mask) for prompt, response, mask in reference["samples"]]
     scored = policy.log_probs(samples, temperature=1.0)
+    chained = gradient_of(policy, [replace(s, advantage=0.5 - n, sampler_log_probs=()) for n, s in enumerate(samples)])
+    apart = gradient_of(policy, [turn for n, s in enumerate(samples) for turn in turns_of(s, 0.5 - n)])
     metrics = policy.imitate(samples, 0)
     with torch.no_grad(), device.scope():
         for parameter in policy.model.parameters():
@@ -46,11 +51,29 @@ def check(folder: Path, reference: dict, case: dict) -> None:
         "loss": abs(metrics["loss"] / reference["loss"] - 1),
         "scored": abs(-sum(row.sum() for row in scored).item() / sum(map(len, scored)) / reference["loss"] - 1),
         "grads": (difference / norm).item(),
+        "chained": ((chained - apart).norm() / apart.norm()).item(),
         "norm": abs(metrics["grad_norm"] / norm.item() - 1),
     }
     if world.rank == 0:
         print("CASE", json.dumps(result), flush=True)
     destroy()
+
+
+def gradient_of(policy: Policy, samples: list[Sample]) -> torch.Tensor:
+    """Of the policy loss at a temperature of 0.7 with a reference, on this rank's parameters."""
+    reference = [torch.full((len(sample.targets),), -2.0) for sample in samples]
+    policy.gradients(samples, sum(len(sample.targets) for sample in samples), None, reference)
+    with device.scope():
+        return torch.cat([parameter.main_grad.flatten().clone() for parameter in policy.model.parameters()])
+
+
+def turns_of(sample: Sample, advantage: float) -> list[Sample]:
+    """Each stretch of targets as a sample of its own, behind all that precedes it."""
+    turns, ids, first = [], [*sample.prompt_ids, *sample.response_ids], len(sample.prompt_ids)
+    for _, stretch in groupby(enumerate(sample.targets), lambda pair: pair[1] - pair[0]):
+        places = [place for _, place in stretch]
+        turns.append(Sample(ids[: first + places[0]], ids[first + places[0] : first + places[-1] + 1]))
+    return [replace(turn, advantage=advantage) for turn in turns]
 
 
 def main() -> None:

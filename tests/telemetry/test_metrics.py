@@ -26,6 +26,18 @@ def test_killed_and_resumed_run_has_the_bytes_of_an_uninterrupted_one(tmp_path):
     assert file.read_bytes() == (tmp_path / "whole" / "metrics.jsonl").read_bytes()
 
 
+def test_a_running_total_goes_on_where_the_checkpoint_left_it(tmp_path):
+    def write(steps: range, start: int = 0) -> None:
+        with MetricsWriter(tmp_path, QUIET, start=start) as writer:
+            for step in steps:
+                writer.write(step, {"reward": 0.0} if step == 2 else {"rollout_turns": 10 + step})
+
+    write(range(5))
+    write(range(3, 6), start=3)
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert [row.get("rollout_turns") for row in rows] == [10, 21, None, 34, 48, 63]
+
+
 def test_each_step_is_on_disk_before_the_next(tmp_path):
     with MetricsWriter(tmp_path, QUIET) as writer:
         writer.write(0, {"reward": 0.25})
