@@ -77,26 +77,29 @@ class RunLoop:
             if self._stopping:
                 return
 
-    def save(self, step: int, timer: PhaseTimer, reward: float | None = None) -> None:
-        """After a step's update: save where it is due, or where the run was asked to stop.
+    def finish(
+        self, step: int, timer: PhaseTimer, metrics: Callable[[Mapping[str, float]], Mapping[str, float]]
+    ) -> None:
+        """After a step's update: save where it is due or where the run was asked to stop, write the step's metrics, and
+        let the gates judge them.
 
         Args:
-            reward: mean reward of the step, by which checkpoint.keep_best chooses.
-
-        Raises:
-            ValueError: a checkpoint cannot be written.
-        """
-        with timer.phase("save"):
-            self._stopping = self._attempt.ends_after(step + 1)
-            self._checkpoints.save_if_due(step + 1, reward, self._stopping or step + 1 == self._steps)
-
-    def record(self, step: int, timer: PhaseTimer, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
-        """Write the step's metrics and the seconds of its phases, and let the gates judge them.
+            metrics: wall seconds of the step's phases so far, `total` among them -> its metrics. Their mean `reward` is
+                what checkpoint.keep_best chooses by.
 
         Raises:
             HealthStop: a gate stopped the run, which is saved.
+            ValueError: a checkpoint or the metrics cannot be written.
         """
-        row = {**metrics, **self._observer.end(timer)}
+        with timer.phase("save"):
+            seconds = timer.with_total()
+            so_far = metrics(seconds)
+            self._writer.prepare(step, so_far, seconds)
+            self._stopping = self._attempt.ends_after(step + 1)
+            last = self._stopping or step + 1 == self._steps
+            self._checkpoints.save_if_due(step + 1, so_far.get("reward"), last)
+        seconds = timer.with_total()
+        row = {**metrics(seconds), **self._observer.end(timer)}
         self._writer.write(step, row, seconds)
         if stop := self._health.check(step, row):
             self._checkpoints.save_now(step + 1)

@@ -33,7 +33,7 @@ def train(session: "Session") -> None:
         HealthStop: a gate of `health` stopped the run, which is saved.
         RefitError: after a step, the engine's weights were not the policy's.
     """
-    from statistics import fmean
+    from functools import partial
 
     from pivotrl import collect, handover
     from pivotrl.run_loop import RunLoop
@@ -52,10 +52,8 @@ def train(session: "Session") -> None:
                 learned = policy.train_step(batch, step)
             with timer.phase("refit"):
                 proof = handover.to_engine(policy, engine)
-            loop.save(step, timer, fmean(episode.reward for episode in episodes))
-            seconds = timer.with_total()
-            metrics = describe(episodes, config.training.group_size, seconds) | collect.summarise(learned)
-            loop.record(step, timer, metrics | proof.metrics(), seconds)
+            known = collect.summarise(learned) | proof.metrics()
+            loop.finish(step, timer, partial(describe, episodes, config.training.group_size, known))
 
 
 def check(config: "RunConfig") -> None:
@@ -172,11 +170,14 @@ def chained(turns: Sequence["EpisodeTurn"], advantage: float) -> Iterator["Sampl
         yield replace(row.sample(), sampler_log_probs=log_probs, advantage=advantage)
 
 
-def describe(episodes: Sequence["Episode"], size: int, seconds: Mapping[str, float]) -> dict[str, float]:
+def describe(
+    episodes: Sequence["Episode"], size: int, known: Mapping[str, float], seconds: Mapping[str, float]
+) -> dict[str, float]:
     """Metrics of a step's episodes, under the names that a PivotRL run has for its samples, and those of episodes.
 
     Args:
         size: episodes of a group.
+        known: metrics of the update and the refit, which are added.
         seconds: wall seconds of the step's phases; `rollout` and `total` are read.
     """
     turns = [turn for episode in episodes for turn in episode.turns]
@@ -198,6 +199,7 @@ def describe(episodes: Sequence["Episode"], size: int, seconds: Mapping[str, flo
         "cut_off_share": sum(turn.sample.finish == "length" for turn in turns) / len(turns),
         "tokens_per_second": (prompt_tokens + tokens) / seconds["total"],
         "sampled_per_second": tokens / seconds["rollout"],
+        **known,
     }
 
 

@@ -30,6 +30,8 @@ def train(session: "Session") -> None:
         HealthStop: a gate of `health` stopped the run, which is saved.
         RefitError: the engine's weights are not the policy's.
     """
+    from functools import partial
+
     from pivotrl.baselines.batches import Batches
     from pivotrl.handover import to_engine, to_trainer
     from pivotrl.run_loop import RunLoop
@@ -51,9 +53,7 @@ def train(session: "Session") -> None:
                 to_trainer(policy, session.engine)
                 samples = [row.sample() for row in rows_of(step)]
                 learned = policy.imitate(samples, step)
-            loop.save(step, timer)
-            seconds = timer.with_total()
-            loop.record(step, timer, learned | describe(samples, learned, seconds), seconds)
+            loop.finish(step, timer, partial(describe, samples, learned))
     to_engine(policy, session.engine)
 
 
@@ -90,9 +90,10 @@ def data_line(data: "Imitated") -> str:
 def describe(
     samples: Sequence["Sample"], learned: Mapping[str, float], seconds: Mapping[str, float]
 ) -> dict[str, float]:
-    """Metrics of a step beside the update's own. No turn was rolled out."""
+    """Metrics of a step, with the update's own, `learned`. No turn was rolled out."""
     targets = sum(len(sample.targets) for sample in samples)
     return {
+        **learned,
         "cross_entropy": learned["loss"],
         "samples": len(samples),
         "rollout_turns": 0,
