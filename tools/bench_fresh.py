@@ -42,14 +42,14 @@ def within(rows: list[dict], budget: int) -> list[dict]:
 
 
 def summary(rows: list[dict]) -> dict[str, float]:
-    """What a run has come to in its last steps."""
+    """What a run has come to in its last steps; the share of all its samples that were of groups with signal."""
     return {
         "steps": len(rows),
         "samples": total_samples(rows),
         "profiling_samples": int(rows[-1].get("profiling_samples", 0)),
         "signal_share_first": fmean(row["signal_share"] for row in rows[:LAST]),
         "signal_share_last": fmean(row["signal_share"] for row in rows[-LAST:]),
-        "groups_with_signal": sum(row["signal_share"] * row["samples"] for row in rows) / rows[0]["samples"],
+        "useful_samples_share": sum(row["signal_share"] * row["samples"] for row in rows) / total_samples(rows),
         "reward_last": fmean(row["reward"] for row in rows[-LAST:]),
     }
 
