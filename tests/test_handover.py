@@ -22,7 +22,7 @@ THERE = {
 
 
 def test_the_device_is_handed_over_in_an_order_that_holds_nothing_twice(tmp_path: Path) -> None:
-    said = launch(1, Path(__file__).parent / "handover_ranks.py", str(tmp_path), timeout=240)
+    said = launch(1, Path(__file__).parent / "handover_ranks.py", str(tmp_path), timeout=400)
     (line,) = [line for line in said.splitlines() if line.startswith("HELD ")]
     seen: list[tuple[str, dict[str, int]]] = json.loads(line.removeprefix("HELD "))
     assert [name for name, _ in seen] == [*STEP, *STEP]
