@@ -45,12 +45,12 @@ class Sizes:
     """Expert trajectories, all of them for training."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """The rates are swept on the first."""
-    rates: tuple[float, ...] = (1e-4, 2.5e-4, 5e-4, 1e-3)
+    rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 2e-3)
     points: Mapping[str, tuple[int, ...]] = field(
         default_factory=lambda: {
-            "pivots": (10, 20, 40, 70, 100),
-            "sft": (20, 50, 100, 200, 320),
-            "episodes": (10, 20, 40, 70, 100),
+            "pivots": (10, 25, 50, 100, 160),
+            "sft": (50, 100, 200, 400, 700),
+            "episodes": (10, 25, 50, 100, 160),
         }
     )
     """Kind of arm -> optimizer steps after which it is measured."""

@@ -26,7 +26,7 @@ def configure(job: Job, sizes: Sizes, folder: Path, base: Path, steps: int = 1) 
         "model": {"path": str(base), "dtype": "float32"},
         "trajectories": {"files": [str(folder / TRAJECTORIES)], "heldout_share": 0.0},
         "verifier": {"name": "tool_call"},
-        "pivots": {"samples": sizes.profile_samples, "max_mean": 0.9},
+        "pivots": {"samples": sizes.profile_samples, "max_mean": 0.6},
         "rollout": {"max_model_len": CONTEXT, "max_new_tokens": NEW_TOKENS, "bank": False, "canary_tolerance": 1e-2},
         "training": training | {"pivots_per_step": sizes.pivots_per_step},
         "optimizer": {"lr": job.rate or 5e-4, "warmup_steps": 5, "weight_decay": 0.0},
