@@ -4,8 +4,9 @@
     python tools/select_pivots.py --trajectories FILE... --inspect [--json]        (needs no model)
     python tools/select_pivots.py report FOLDER [--out FILE] [--json]              (what a selection found, as a page)
 
-Started again with the same arguments after a kill, it continues; asked to stop, it ends after the turns in hand
-(`cluster/preemption.py`). With --ranks N, or under torchrun, all ranks share the work.
+Started again with the same arguments after a kill, and with any number of ranks, it continues; asked to stop, it ends
+after the turns in hand (`cluster/preemption.py`). With --ranks N, or under torchrun, all ranks share the work: each
+engine takes some more trajectories when it is free.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from pivotrl.config import RunConfig
-from pivotrl.pivots.profile import usable_prompt
 from pivotrl.pivots.score import Scorer
+from pivotrl.pivots.usable import usable_prompt
 from pivotrl.trajectories.faults import RowFault
 from pivotrl.trajectories.ids import stable_hash
 from pivotrl.trajectories.records import Turn

@@ -1,15 +1,17 @@
-"""Which turns are profiled: the training split, thinned to `pivots.limit` by a hash, streamed in fixed chunks."""
+"""Which turns are profiled: the training split, thinned to `pivots.limit` by a hash, in units of whole trajectories."""
 
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from pivotrl.config import RunConfig
 from pivotrl.trajectories.ids import stable_hash
 from pivotrl.trajectories.records import Rejected, Turn
 from pivotrl.trajectories.turns import TurnReader
+
+MOST_SIZES = 4
+"""Times `pivots.chunk` that a unit may have of turns."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,37 @@ def candidates(config: RunConfig, found: Survey) -> Iterator[Turn]:
             yield item
 
 
-def chunks(turns: Iterator[Turn], size: int) -> Iterator[list[Turn]]:
-    """Consecutive lists of `size` turns; the last may be shorter."""
-    while chunk := list(islice(turns, size)):
-        yield chunk
+@dataclass(frozen=True)
+class Unit:
+    """Turns that one engine samples together."""
+
+    first: int
+    """Place of the first of them among all candidates, from 0."""
+    turns: list[Turn]
+
+    @property
+    def places(self) -> range:
+        return range(self.first, self.first + len(self.turns))
 
 
-def read_rejections(config: RunConfig) -> Iterator[dict[str, Any]]:
+def units(turns: Iterator[Turn], size: int) -> Iterator[Unit]:
+    """Consecutive units of at least `size` turns that end where a trajectory does, so that turns which share a prefix
+    meet in one engine's cache. A trajectory that would make a unit longer than `MOST_SIZES * size` is cut."""
+    first, unit = 0, list[Turn]()
+    for turn in turns:
+        ends = bool(unit) and turn.trajectory_id != unit[-1].trajectory_id
+        if (ends and len(unit) >= size) or len(unit) == MOST_SIZES * size:
+            yield Unit(first, unit)
+            first, unit = first + len(unit), []
+        unit.append(turn)
+    if unit:
+        yield Unit(first, unit)
+
+
+def read_rejections(config: RunConfig, found: Survey) -> Iterator[dict[str, Any]]:
     """Rows and turns that reading could not use, in file order."""
+    if not found.reader.rejected:
+        return
     for item in TurnReader(config.trajectories, config.seed):
         if isinstance(item, Rejected):
             yield item.to_json()

@@ -28,6 +28,7 @@ class PivotsConfig(Section):
     limit: int | None = Field(None, ge=1)
     """Profile at most this many turns, drawn evenly by a hash of their ids; null profiles all."""
     chunk: int = Field(64, ge=1)
-    """Turns profiled between two saves. What a kill can lose, and the unit that is handed to one engine."""
+    """Turns that an engine takes at a time: whole trajectories of at least this many turns, sampled together. What a
+    kill makes it sample again; more keep a large engine full, fewer leave less to wait for at the end."""
     max_bad_share: float = Field(0.01, ge=0, le=1)
     """Stop when more than this share of the rows is bad: then the file is probably not what was meant."""

@@ -1,42 +1,24 @@
-"""Profiling: K samples of the frozen policy at each candidate turn, judged, in chunks that a kill cannot undo.
-
-A chunk's result is a pure function of the chunk: its turns, per-request seeds from the run's seed and the turn's id,
-and a prefix cache that starts empty. It does not depend on how many engines there are, which of them took the chunk,
-or where an earlier run was killed.
-"""
+"""Profiling: the samples of the frozen policy at each candidate turn, judged, in units that engines take when they are
+free, with every finished turn on disk."""
 
 import sys
-import time
-from collections.abc import Callable
-from itertools import islice
+import uuid
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pivotrl.cluster.preemption import Stopped, never
 from pivotrl.config import RunConfig
-from pivotrl.pivots.candidates import Survey, candidates, chunks
+from pivotrl.pivots.candidates import Survey, Unit, candidates, units
 from pivotrl.pivots.progress import ProgressLog
 from pivotrl.pivots.score import Scorer
-from pivotrl.pivots.select import make_profile, outcome
-from pivotrl.rollout.records import Request
+from pivotrl.pivots.sequential import rule_of
+from pivotrl.pivots.shared import Counters, Crew, everyone
+from pivotrl.pivots.unit import UnitRun
 from pivotrl.telemetry.progress import Progress
-from pivotrl.trajectories.faults import Place, RowFault
-from pivotrl.trajectories.ids import stable_hash
-from pivotrl.trajectories.records import Profile, Turn
 from pivotrl.trajectories.template import ChatTemplate
 
 if TYPE_CHECKING:
     from pivotrl.rollout.engine import Engine
-
-
-def gather(engine: "Engine", value: Any) -> list[Any]:
-    """Collective: every rank gets one value of each engine, in the engines' order."""
-    if engine.world_size == 1:
-        return [value]
-    import torch.distributed as dist
-
-    values: list[Any] = [None] * engine.world_size
-    dist.all_gather_object(values, value, group=engine.object_group)
-    return values[:: engine.world_size // engine.engines]
 
 
 def profile(
@@ -46,112 +28,103 @@ def profile(
     scorer: Scorer,
     template: ChatTemplate,
     log: ProgressLog,
-    finished: int,
+    done: bytes,
+    attempt: int,
     asked: Callable[[], str] = never,
 ) -> None:
-    """Profile every chunk after the first `finished` ones and append the results to `log` (collective; rank 0
-    writes).
+    """Profile every turn that is not `done` and append it to `log` (collective; the first rank of each engine writes).
 
     Args:
-        asked: why to stop, of this rank alone; "" to go on. Called once a round of chunks.
+        done: for each candidate 1 where it is done, else 0.
+        attempt: its number, the same on every rank and another one at every start.
+        asked: why to stop, of this rank alone; "" to go on. Called after each unit.
 
     Raises:
         Stopped: on every rank: one was asked to. What was profiled is in the log.
+        ValueError: on every rank: what one met.
     """
-    if config.pivots.profiling != "fixed":
-        raise ValueError(f"pivots.profiling: {config.pivots.profiling} is not wired in yet; write fixed")
-    size = config.pivots.chunk
-    todo = chunks(islice(candidates(config, found), finished * size, None), size)
-    number, profiled, mixed, tokens = finished, 0, 0, 0
-    done = min(finished * size, found.count)
-    if engine.rank == 0 and done < found.count:
-        print(
-            f"each turn is sampled {config.pivots.samples} times; mixed: the share of turns where some samples earn "
-            "more than others, which can be pivots",
-            file=sys.stderr,
-            flush=True,
-        )
-    with Progress(found.count, "profiling", "turn", rank=engine.rank, done=done) as progress:
-        while turns := list(islice(todo, engine.engines)):
-            result = None
-            if engine.engine_index < len(turns):
-                chunk = turns[engine.engine_index]
-                result = profile_chunk(config, number + engine.engine_index, chunk, engine, scorer, template)
-            gathered = gather(engine, (result, asked()))
-            results = [item for item, _ in gathered if item is not None]
-            if engine.rank == 0:
-                log.append(results)
-            number += len(turns)
-            for item in results:
-                profiled += len(item["profiles"])
-                mixed += sum(outcome(Profile.from_json(row)) == "mixed" for row in item["profiles"])
-                tokens += item["sampled_tokens"]
-            share = f"{mixed / profiled:.0%}" if profiled else "-"
-            progress.advance(sum(map(len, turns)), mixed=share, tokens=f"{tokens:,}")
-            reason = max(reason for _, reason in gathered)
-            if reason and progress.done < found.count:
-                raise Stopped(progress.done, found.count, "turns", reason)
+    counters = Counters(engine, everyone(engine, uuid.uuid4().hex)[0])
+    crew = Crew(engine)
+    before = sum(done)
+    if engine.rank == 0 and before < found.count:
+        print(_words(config), file=sys.stderr, flush=True)
+    reason = problem = ""
+    with (
+        Progress(found.count, "profiling", "turn", rank=engine.rank, done=before) as progress,
+        log.writer(engine.engine_index, attempt, engine.world_size) as writer,
+    ):
+        tell = _Teller(counters, progress, before)
+
+        def settled(rows: list[dict[str, Any]]) -> None:
+            fresh = [row for row in rows if not done[row["turn"]]]  # the others were done by a run that was killed
+            if fresh:
+                writer.append(fresh)
+                tell(fresh)
+
+        run = UnitRun(config, engine, scorer, template, rule_of(config.pivots), crew, settled)
+        waiting = _unfinished(units(candidates(config, found), config.pivots.chunk), done)
+        passed = 0
+        while (number := crew.told(_claimed(counters) if crew.leads else None)) is not None:
+            unit = _nth(waiting, number - passed)
+            passed = number + 1
+            if unit is None:
+                break
+            try:
+                run.run(unit)
+            except ValueError as error:
+                problem = str(error)
+            reason = asked()
+            if reason or problem:
+                counters.add("stop", 1)
+        ends = everyone(engine, (problem, reason))
+        tell([])
+    problem, reason = (max(words) for words in zip(*ends, strict=True))
+    if problem:
+        raise ValueError(problem)
+    total = before + counters.read("turns")
+    if reason and total < found.count:
+        raise Stopped(total, found.count, "turns", reason)
+    assert total == found.count, f"{total} of {found.count} turns are in the log"
 
 
-def profile_chunk(
-    config: RunConfig, number: int, turns: list[Turn], engine: "Engine", scorer: Scorer, template: ChatTemplate
-) -> dict[str, Any]:
-    """The profiles, rejections, tokens and seconds of one chunk, as JSON values."""
-    start = time.perf_counter()
-    sampling = {
-        "n": config.pivots.samples,
-        "temperature": config.pivots.temperature,
-        "top_p": config.pivots.top_p,
-        "max_tokens": config.rollout.max_new_tokens,
-    }
-    kept: list[Turn] = []
-    requests: list[Request] = []
-    rejected: list[dict[str, Any]] = []
-    for turn in turns:
-        try:
-            prompt_ids = usable_prompt(config, turn, scorer, template)
-        except RowFault as fault:
-            rejected.append(fault.at(Place.parse(turn.source), turn.id).to_json())
-            continue
-        kept.append(turn)
-        requests.append(
-            Request(prompt_ids=prompt_ids, seed=stable_hash("profile", config.seed, turn.id) % 2**31, **sampling)
-        )
-    engine.reset_prefix_cache()
-    profiles = []
-    sampled_tokens = 0
-    groups = engine.generate(requests) if requests else []
-    for turn, samples, verdicts in zip(kept, groups, scorer.verdicts(kept, groups)):
-        sampled_tokens += sum(len(sample.token_ids) for sample in samples)
-        rewards, reasons = [item.reward for item in verdicts], [item.reason for item in verdicts]
-        profiles.append(make_profile(turn.id, rewards, reasons, config.model.path, sampling).to_json())
-    return {
-        "chunk": number,
-        "profiles": profiles,
-        "rejected": rejected,
-        "prompt_tokens": sum(len(request.prompt_ids) for request in requests),
-        "sampled_tokens": sampled_tokens,
-        "seconds": round(time.perf_counter() - start, 3),
-    }
+def _words(config: RunConfig) -> str:
+    samples, profiling = config.pivots.samples, config.pivots.profiling
+    times = f"{samples} times" if profiling == "fixed" else f"2 to {samples} times ({profiling})"
+    return (
+        f"each turn is sampled {times}; mixed: the share of turns where some samples earn more than others, which can "
+        "be pivots"
+    )
 
 
-def usable_prompt(config: RunConfig, turn: Turn, scorer: Scorer, template: ChatTemplate) -> list[int]:
-    """The turn's prompt ids. Raises RowFault where the turn cannot be sampled or judged."""
-    try:
-        scorer.check(turn)
-    except ValueError as error:
-        raise RowFault(
-            "no_such_verifier", str(error), "name a verifier of this release in the row, or leave the row out"
-        ) from None
-    try:
-        prompt_ids = template.encode(turn.messages, turn.tools)
-    except ValueError as error:
-        raise RowFault("template_refused", str(error), "change the messages, or set model.chat_template") from None
-    room = config.rollout.max_model_len - config.rollout.max_new_tokens
-    if len(prompt_ids) > room:
-        raise RowFault(
-            "prompt_too_long",
-            f"{len(prompt_ids)} prompt tokens, and rollout.max_model_len leaves room for {room}",
-            "raise rollout.max_model_len, lower rollout.max_new_tokens, or shorten the history",
-        )
-    return prompt_ids
+def _claimed(counters: Counters) -> int | None:
+    """Number of the unit that the engine which asks is to take; None where all are to stop."""
+    return None if counters.read("stop") else counters.add("units", 1) - 1
+
+
+def _unfinished(all_units: Iterator[Unit], done: bytes) -> Iterator[Unit]:
+    """Units with a turn that is not done. It is sampled whole, so that its results are what they would have been."""
+    return (unit for unit in all_units if not all(done[place] for place in unit.places))
+
+
+def _nth(waiting: Iterator[Unit], skip: int) -> Unit | None:
+    """The next unit after leaving out `skip`; None where there is none."""
+    for _ in range(skip):
+        next(waiting, None)
+    return next(waiting, None)
+
+
+class _Teller:
+    """Adds what is done to the counters of all ranks, and shows them on rank 0."""
+
+    def __init__(self, counters: Counters, progress: Progress, before: int):
+        self._counters, self._progress, self._before = counters, progress, before
+
+    def __call__(self, rows: list[dict[str, Any]]) -> None:
+        profiles = [row["profile"] for row in rows if "profile" in row]
+        turns = self._counters.add("turns", len(rows))
+        profiled = self._counters.add("profiled", len(profiles))
+        mixed = self._counters.add("mixed", sum(profile["variance"] > 0 for profile in profiles))
+        tokens = self._counters.add("tokens", sum(row["sampled_tokens"] for row in rows))
+        count = self._before + turns - self._progress.done
+        share = f"{mixed / profiled:.0%}" if profiled else "-"
+        self._progress.advance(count, mixed=share, tokens=f"{tokens:,}")

@@ -29,6 +29,11 @@ class ReasonTally:
             self._samples[reason] += 1
             self._rewards[reason] = self._rewards.get(reason, 0.0) + reward
 
+    @property
+    def samples(self) -> int:
+        """All that were counted."""
+        return self._samples.total()
+
     def report(self) -> dict[str, Reason]:
         """Reason -> its figures, the most frequent first; beyond `MOST_REASONS` they are together under `OTHERS`."""
         ranked = sorted(self._samples.items(), key=lambda item: (item[0] == OTHERS, -item[1], item[0]))

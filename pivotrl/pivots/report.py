@@ -27,9 +27,11 @@ def describe(summary: dict[str, Any], out: Path) -> str:
     for name, found in summary["reasons"].items():
         lines.append(f"{name[:33]:34}{found['samples']:>8,}{found['share']:>8.1%}{found['mean_reward']:>8.3f}")
     lines += [f"rejected: {reason} {count:,}" for reason, count in summary["rejected"].items()]
+    cost = summary["cost"]
     lines.append(
-        f"{summary['sampled_tokens']:,} tokens sampled after {summary['prompt_tokens']:,} prompt tokens "
-        f"in {summary['engine_seconds']:,.0f} engine seconds"
+        f"cost: {cost['samples']:,} samples, {cost['sampled_tokens']:,} tokens sampled after {cost['prompt_tokens']:,} "
+        f"prompt tokens, in {cost['seconds']:,.0f} s on the clock and {cost['engine_seconds']:,.0f} engine seconds: "
+        f"{cost['gpu_hours']:.3g} GPU-hours"
     )
     if not summary["pivots"]:
         lines.append(why_no_pivots(out))

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from pivotrl.telemetry import sections
+from pivotrl.telemetry.cost import cost
 from pivotrl.telemetry.curves import curves
 from pivotrl.telemetry.page import escape, page
 from pivotrl.telemetry.reasons import reasons
@@ -25,6 +26,7 @@ def write_report(run_dir: str | Path, out_html: str | Path | None = None) -> Pat
         sections.lead(run),
         sections.health(run),
         sections.headline(run),
+        cost(run),
         sections.selection(run),
         curves(run),
         reasons(run),

@@ -96,25 +96,23 @@ def selection(run: RunFiles) -> str:
     totals = run.pivots
     facts = [f"{number(totals['candidates'])} turns were tried"]
     if "samples" in totals:
-        facts[0] += f" {number(totals['samples'])} times each with the untrained policy"
+        most = "" if totals.get("profiling", "fixed") == "fixed" else "up to "
+        facts[0] += f" {most}{number(totals['samples'])} times each with the untrained policy"
     if totals.get("mixed") is not None:
         facts.append(
             f"{number(totals['mixed'])} of them ({percent(totals['mixed'] / totals['candidates'])}) had mixed results"
         )
     if totals.get("pivots") is not None:
         bound = f" (mean reward below {number(totals['max_mean'])})" if "max_mean" in totals else ""
-        facts.append(f"{number(totals['pivots'])} were kept as pivots{bound}")
-    cost = ""
-    if totals.get("sampled_tokens") is not None and totals.get("engine_seconds") is not None:
-        spent = format_seconds(totals["engine_seconds"])
-        cost = f" It took {number(totals['sampled_tokens'])} sampled tokens and {spent} of engine time."
+        kept = {"mixed": " because their results were mixed", "all": ": all of them"}
+        facts.append(f"{number(totals['pivots'])} were kept as pivots{kept.get(totals.get('keep'), bound)}")
     parts = [
         (name, totals[key], colour) for key, (name, colour) in OUTCOMES.items() if isinstance(totals.get(key), int)
     ]
     html = [
         "<h2>Which turns teach</h2>",
         f"<p>{'; '.join(facts)}. A turn that always fails or is always right gives the objective nothing to learn "
-        f"from.{cost}</p>",
+        "from.</p>",
         f'<div class="card">{stacked_bar(parts)}{_outcome_legend(parts)}</div>',
     ]
     for key, title in (("per_tool", "By expert action"), ("per_depth", "By turn of the trajectory")):

@@ -65,10 +65,10 @@ def test_a_selection_that_is_asked_ends_and_goes_on(tmp_path: Path) -> None:
     engine = FakeEngine()
     with pytest.raises(Stopped, match=r"stopped by a signal after 16 of \d+ turns") as caught:
         select_pivots(config, engine, FakeParser(), FakeTemplate(), tmp_path / "part", lambda: next(asks))
-    assert engine.chunks == 2 and caught.value.done == 16 < caught.value.total
+    assert engine.calls == 2 and caught.value.done == 16 < caught.value.total
     again = FakeEngine()
     select_pivots(config, again, FakeParser(), FakeTemplate(), tmp_path / "part")
-    assert engine.chunks + again.chunks == whole.chunks
+    assert engine.calls + again.calls == whole.calls
     assert bytes_of(tmp_path / "part") == bytes_of(tmp_path / "whole")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 from pivotrl.config import RunConfig, parse_config
@@ -12,28 +13,37 @@ TALK = json.dumps([{"type": "message", "content": "ok"}])
 
 
 class FakeEngine:
-    """Answers from the request's seed alone, like a real engine; can be told to die after some chunks."""
+    """Answers from a request's seed and its samples' numbers alone, like a real engine; can be told to die after some
+    requests."""
 
     rank, world_size, engines, engine_index, object_group = 0, 1, 1, 0, None
 
     def __init__(self, die_after: int | None = None):
-        self.die_after, self.chunks, self.requests, self.resets = die_after, 0, [], 0
+        self.die_after, self.calls, self.requests, self.resets = die_after, 0, [], 0
 
     def reset_prefix_cache(self) -> None:
         self.resets += 1
 
-    def generate(self, requests: list[Request]) -> list[list[Sample]]:
-        if self.chunks == self.die_after:
-            raise KeyboardInterrupt
-        self.chunks += 1
-        self.requests += requests
-        assert self.resets == self.chunks, "each chunk starts with an empty prefix cache"
-        return [self._samples(request) for request in requests]
+    def generate(
+        self, requests: list[Request], finished: Callable[[int, list[Sample]], None] | None = None
+    ) -> list[list[Sample]]:
+        self.calls += 1
+        assert self.resets, "a unit starts with an empty prefix cache"
+        results = []
+        for number, request in enumerate(requests):
+            if len(self.requests) == self.die_after:
+                raise KeyboardInterrupt
+            self.requests.append(request)
+            results.append(self._samples(request))
+            if finished is not None:
+                finished(number, results[-1])
+        return results
 
     def _samples(self, request: Request) -> list[Sample]:
         noise = random.Random(request.seed)
         share = noise.choice([0.0, 0.2, 0.5, 0.9, 1.0])
-        texts = [GOOD if noise.random() < share else TALK for _ in range(request.n)]
+        drawn = [noise.random() for _ in range(request.first + request.n)][request.first :]
+        texts = [GOOD if value < share else TALK for value in drawn]
         return [Sample(list(text.encode()), [0.0] * len(text), "stop") for text in texts]
 
 

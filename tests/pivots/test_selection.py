@@ -3,6 +3,7 @@ import re
 
 import pytest
 
+from pivotrl.pivots.candidates import units
 from pivotrl.pivots.lock import FolderLock
 from pivotrl.pivots.report import describe, why_no_pivots
 from pivotrl.pivots.score import Scorer
@@ -62,7 +63,11 @@ def test_mixed_turns_below_lambda_are_the_pivots_and_every_turn_is_counted(tmp_p
     assert (
         pivots[0].prompt_ids == FakeTemplate().encode(pivots[0].turn.messages, []) and pivots[0].template_hash == "fake"
     )
-    assert summary["prompt_tokens"] == sum(len(request.prompt_ids) for request in engine.requests)
+    cost = summary["cost"]
+    assert cost["prompt_tokens"] == sum(len(request.prompt_ids) for request in engine.requests)
+    assert cost["samples"] == 4 * 2 * ROWS and cost["sampled_tokens"] > cost["samples"]
+    assert cost["seconds"] == cost["engine_seconds"] > 0, "one engine"
+    assert cost["gpu_hours"] == pytest.approx(cost["seconds"] / 3600, abs=1e-6)
 
 
 def test_turns_that_cannot_be_used_are_counted_by_reason_and_written(tmp_path, trajectories):
@@ -147,24 +152,47 @@ def test_profiling_says_what_mixed_means(tmp_path, trajectories, capsys):
     assert "samples earn more" not in capsys.readouterr().err, "nothing left to profile"
 
 
-@pytest.mark.parametrize("deaths", [[0], [3], [1, 1, 2], [9]])
-def test_killed_and_continued_gives_the_same_bytes(tmp_path, trajectories, deaths):
-    config = settings(trajectories)
-    select(config, tmp_path / "whole")
+@pytest.mark.parametrize(
+    "profiling, deaths", [("fixed", [0, 19]), ("fixed", [5, 13, 16]), ("thorough", [19]), ("thrifty", [5, 13])]
+)
+def test_killed_and_continued_gives_the_same_bytes(tmp_path, trajectories, profiling, deaths):
+    config = settings(trajectories, profiling=profiling)
+    _, engine = select(config, tmp_path / "whole")
+    once = len(engine.requests)
     sampled = 0
     for death in deaths:
         engine = FakeEngine(die_after=death)
         with pytest.raises(KeyboardInterrupt):
             select(config, tmp_path / "killed", engine)
         sampled += len(engine.requests)
-        with open(tmp_path / "killed" / "progress.jsonl", "a") as file:
-            file.write('{"chunk": 99, "profiles": [')  # a kill in the middle of a write
+        for file in (tmp_path / "killed" / "progress").glob("engine_*"):
+            with open(file, "a") as log:
+                log.write('{"turn":99,"profile":{')  # a kill in the middle of a write
     _, engine = select(config, tmp_path / "killed")
     assert bytes_of(tmp_path / "killed") == bytes_of(tmp_path / "whole")
-    assert sampled + len(engine.requests) == 2 * ROWS, "no turn is sampled twice"
-    clocks = ("engine_seconds",)
+    unit = 8 * (1 if profiling == "fixed" else 4)
+    assert once <= sampled + len(engine.requests) <= once + len(deaths) * unit, "a unit at most is sampled again"
     whole, killed = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", "killed"))
-    assert {k: v for k, v in whole.items() if k not in clocks} == {k: v for k, v in killed.items() if k not in clocks}
+    costs = [found.pop("cost") for found in (whole, killed)]
+    assert whole == killed
+    counts = ("samples", "prompt_tokens", "sampled_tokens")
+    assert [costs[0][key] for key in counts] == [costs[1][key] for key in counts]
+
+
+def test_turns_drawn_in_rounds_have_the_first_samples_of_fixed_ones(tmp_path, trajectories):
+    fixed, _ = select(settings(trajectories, samples=8), tmp_path / "fixed")
+    rounds, engine = select(settings(trajectories, samples=8, profiling="thorough"), tmp_path / "rounds")
+    everything, some = (rows_of(tmp_path / name / "profile.jsonl") for name in ("fixed", "rounds"))
+    lengths = set()
+    for whole, part in zip(everything, some, strict=True):
+        drawn = len(part["rewards"])
+        lengths.add(drawn)
+        assert part["rewards"] == whole["rewards"][:drawn] and part["sampling"]["n"] == drawn >= 2
+    assert len(lengths) > 1 and max(lengths) <= 8
+    assert rounds["cost"]["samples"] == sum(len(row["rewards"]) for row in some) < fixed["cost"]["samples"]
+    assert rounds["cost"]["prompt_tokens"] == fixed["cost"]["prompt_tokens"], "a prompt counts once"
+    assert any(request.first for request in engine.requests) and engine.calls < len(engine.requests)
+    assert rounds["candidates"] == fixed["candidates"] and rounds["profiling"] == "thorough"
 
 
 def test_a_finished_selection_started_again_samples_nothing_and_may_take_another_lambda(tmp_path, trajectories):
@@ -195,8 +223,9 @@ def test_another_configuration_does_not_continue_a_selection(tmp_path, trajector
 
 def test_seeds_belong_to_turns_not_to_their_place(tmp_path, trajectories):
     _, engine = select(settings(trajectories), tmp_path / "a")
-    _, other = select(settings(trajectories, chunk=5), tmp_path / "b")
+    _, other = select(settings(trajectories, chunk=20), tmp_path / "b")
     assert [request.seed for request in engine.requests] == [request.seed for request in other.requests]
+    assert engine.calls > other.calls
     assert len({request.seed for request in engine.requests}) == 2 * ROWS
     assert (tmp_path / "a" / "profile.jsonl").read_bytes() == (tmp_path / "b" / "profile.jsonl").read_bytes()
 
@@ -257,53 +286,84 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, trajectories, out):
         select(settings(trajectories), tmp_path / out)
 
 
+def changed(place, old, new):
+    """Replace text in the line of turn `place`; the first line begins the attempt."""
+    return lambda lines: [
+        line.replace(old, new, 1) if line.startswith(f'{{"turn":{place},') else line for line in lines
+    ]
+
+
+def without_a_reason(lines):
+    return [lines[0], re.sub(r'"reasons":\["\w+",', '"reasons":[', lines[1], count=1), *lines[2:]]
+
+
 DAMAGES = {
-    "lost": (lambda lines: lines[:3] + lines[4:], "4: expected chunk 2, found chunk 3"),
-    "doubled": (lambda lines: lines[:4] + lines[3:], "5: expected chunk 3, found chunk 2"),
-    "doubled at the end": (lambda lines: [*lines, lines[3]], r"\d+: expected chunk 11, found chunk 2"),
-    "one too many": (
-        lambda lines: [*lines, lines[1].replace('"chunk":0', '"chunk":11')],
-        r"13: chunk 11 holds 8 turns in place of 0",
-    ),
-    "swapped": (lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]], "4: expected chunk 2, found chunk 3"),
-    "empty row": (lambda lines: [*lines[:3], "{}\n", *lines[4:]], "4: expected chunk 2, found chunk None"),
+    "doubled": (lambda lines: [*lines, lines[3]], r"engine_00000.jsonl:\d+: turn \d+ a second time"),
+    "one too many": (changed(3, '"turn":3', '"turn":88'), r"\d+: expected one of 88 turns, found turn 88"),
+    "no number": (changed(3, '"turn":3', '"turn":true'), r"\d+: expected one of 88 turns, found turn True"),
+    "empty row": (lambda lines: [*lines[:3], "{}\n", *lines[4:]], "4: expected one of 88 turns, found turn None"),
     "no object": (lambda lines: [*lines[:3], "garbage\n", *lines[4:]], "4: Expecting value"),
-    "another key": (lambda lines: [lines[0], lines[1].replace('"mean":', '"men":'), *lines[2:]], "2: chunk 0 lacks"),
-    "a reward more": (
-        lambda lines: [lines[0], lines[1].replace('"rewards":[', '"rewards":[5,', 1), *lines[2:]],
-        "2: chunk 0 holds a profile that its 4 rewards do not give",
+    "another key": (changed(3, '"mean":', '"men":'), r"\d+: turn 3 lacks a part"),
+    "no clock": (changed(3, '"clock":', '"o\'clock":'), r"\d+: turn 3 lacks a part"),
+    "a reward more": (changed(3, '"rewards":[', '"rewards":[5,'), r"\d+: turn 3 holds a profile that its rewards do"),
+    "a reason less": (without_a_reason, r"2: turn \d+ holds a profile that its rewards do not give"),
+    "another turn": (changed(3, "a:t1/1", "a:x/0"), "engine_00000.jsonl: turn 3 is 'a:x/0', and in the files .*t1/1"),
+    "another selection": (
+        lambda lines: [lines[0].replace(lines[0][-20:-5], "0" * 15), *lines[1:]],
+        "1: the lines of another selection",
     ),
-    "a reason less": (
-        lambda lines: [lines[0], re.sub(r'"reasons":\["\w+",', '"reasons":[', lines[1], count=1), *lines[2:]],
-        "2: chunk 0 holds a profile that its 4 rewards do not give",
-    ),
-    "a turn less": (
-        lambda lines: [lines[0], json.dumps({**(row := json.loads(lines[1])), "profiles": row["profiles"][1:]}) + "\n"],
-        "2: chunk 0 holds 7 turns in place of 8",
-    ),
-    "another turn": (lambda lines: [lines[0], lines[1].replace("a:t0/0", "a:x/0"), *lines[2:]], "2: turn 'a:x/0'"),
-    "empty header": (lambda lines: ["{}\n", *lines[1:]], "1: not the first line of a selection"),
-    "no header": (lambda lines: ["[1]\n", *lines[1:]], "1: found a list"),
+    "no attempt": (lambda lines: lines[1:], "1: the lines of another selection"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_log_is_refused_with_its_line_and_the_remedy(tmp_path, trajectories, damage):
     select(settings(trajectories), tmp_path / "out")
-    log = tmp_path / "out" / "progress.jsonl"
+    log = tmp_path / "out" / "progress" / "engine_00000.jsonl"
     change, says = DAMAGES[damage]
     log.write_text("".join(change(log.read_text().splitlines(keepends=True))))
-    with pytest.raises(ValueError, match=rf"progress\.jsonl:{says}.*; the log was damaged or edited: delete progress"):
+    with pytest.raises(ValueError, match=rf"progress/.*{says}.*; the log was damaged or edited: delete the folder pro"):
         select(settings(trajectories), tmp_path / "out")
 
 
-def test_a_header_cut_by_a_kill_starts_anew(tmp_path, trajectories):
+def test_a_header_that_is_lost_or_edited_is_refused(tmp_path, trajectories):
+    select(settings(trajectories), tmp_path / "out")
+    header = tmp_path / "out" / "progress" / "header.json"
+    for text, says in [("[1]", "not what a selection begins with"), ("{", "Expecting property")]:
+        header.write_text(text)
+        with pytest.raises(ValueError, match=rf"progress/header\.json: {says}.*; the log was damaged"):
+            select(settings(trajectories), tmp_path / "out")
+    header.unlink()
+    with pytest.raises(ValueError, match=r"progress/header\.json: it is missing; the log was damaged"):
+        select(settings(trajectories), tmp_path / "out")
+
+
+def test_a_log_of_an_earlier_release_is_refused(tmp_path, trajectories):
     select(settings(trajectories), tmp_path / "out")
     before = bytes_of(tmp_path / "out")
-    log = tmp_path / "out" / "progress.jsonl"
-    log.write_text(log.read_text()[:40])
-    _, engine = select(settings(trajectories), tmp_path / "out")
-    assert engine.requests and bytes_of(tmp_path / "out") == before
+    (tmp_path / "out" / "progress.jsonl").write_text('{"seed":5,"pivots.samples":4}\n')
+    with pytest.raises(
+        ValueError, match=r"progress\.jsonl: the log of a selection by an earlier release, .* delete it"
+    ):
+        select(settings(trajectories), tmp_path / "out")
+    assert bytes_of(tmp_path / "out") == before
+
+
+def test_the_ends_of_units_are_ends_of_trajectories():
+    def turn(trajectory, index):
+        return Turn(f"{trajectory}/{index}", trajectory, index, 0, [], [], {}, {}, "", "train")
+
+    lengths = {"a": 3, "b": 5, "c": 1, "d": 40, "e": 2}
+    turns = [turn(name, index) for name, length in lengths.items() for index in range(length)]
+    found = list(units(iter(turns), 4))
+    assert ["".join(item.trajectory_id for item in unit.turns) for unit in found] == [
+        "aaabbbbb",
+        "c" + 15 * "d",
+        16 * "d",
+        9 * "d",
+        "ee",
+    ], "a trajectory of more than four times the size is cut"
+    assert [place for unit in found for place in unit.places] == list(range(len(turns)))
 
 
 @pytest.mark.parametrize("name", [[], 5, None, "nosuch"])

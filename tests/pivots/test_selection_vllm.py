@@ -18,7 +18,8 @@ from tests.pivots.fakes import bytes_of
 BASE = REPOSITORY / "pivotrl" / "demo" / "base"
 SCRIPT = REPOSITORY / "tools" / "select_pivots.py"
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-CHUNKS = 6
+TURNS = 96
+COUNTS = ("samples", "prompt_tokens", "sampled_tokens")
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +30,22 @@ def arguments(tmp_path_factory):
         "output": str(folder / "run"),
         "model": {"path": str(BASE), "dtype": "float32"},
         "trajectories": {"files": [str(folder / "desk.jsonl")], "heldout_share": 0.2},
-        "pivots": {"samples": 8, "chunk": 16, "limit": 16 * CHUNKS, "max_mean": 0.9},
+        "pivots": {"samples": 8, "profiling": "thorough", "chunk": 16, "limit": TURNS, "max_mean": 0.9},
         "rollout": {"max_model_len": 1024, "max_new_tokens": 64, "kv_cache_gib": 0.25},
     }
     (folder / "run.yaml").write_text(yaml.safe_dump(tree))
     return ["--config", str(folder / "run.yaml")]
 
 
-def chunks_in(folder: Path) -> int:
-    log = folder / "progress.jsonl"
-    return max(0, log.read_bytes().count(b"\n") - 1) if log.exists() else 0
+def lines_in(folder: Path) -> int:
+    return sum(file.read_bytes().count(b'"profile":') for file in (folder / "progress").glob("engine_*"))
 
 
-def kill_after(folder: Path, chunks: int, command: list[str]) -> None:
-    """Start the command and send SIGKILL once that many chunks are in its log."""
+def kill_after(folder: Path, turns: int, command: list[str]) -> None:
+    """Start the command and send SIGKILL once that many turns are in its log."""
     process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    deadline = time.monotonic() + 150
-    while chunks_in(folder) < chunks and process.poll() is None and time.monotonic() < deadline:
+    deadline = time.monotonic() + 400
+    while lines_in(folder) < turns and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     output, _ = process.communicate()
@@ -55,16 +55,19 @@ def kill_after(folder: Path, chunks: int, command: list[str]) -> None:
 @pytest.mark.slow
 def test_killed_and_continued_on_two_ranks_gives_the_bytes_of_one_uninterrupted_run(arguments, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    kill_after(killed, 2, [sys.executable, str(SCRIPT), *arguments, "--out", str(killed)])
-    assert 2 <= chunks_in(killed) < CHUNKS and not (killed / "summary.json").exists()
-    launch(2, SCRIPT, *arguments, "--out", str(killed), timeout=240)
+    kill_after(killed, 20, [sys.executable, str(SCRIPT), *arguments, "--out", str(killed)])
+    assert 20 <= lines_in(killed) < TURNS and not (killed / "summary.json").exists()
+    launch(2, SCRIPT, *arguments, "--out", str(killed), timeout=500)
     subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments, "--out", str(whole)], env=ENVIRONMENT, check=True, timeout=240
+        [sys.executable, str(SCRIPT), *arguments, "--out", str(whole)], env=ENVIRONMENT, check=True, timeout=500
     )
     assert bytes_of(whole) == bytes_of(killed)
     found = [json.loads((folder / "summary.json").read_text()) for folder in (whole, killed)]
-    for summary in found:
-        assert summary.pop("engine_seconds") > 0
+    costs = [summary.pop("cost") for summary in found]
     assert found[0] == found[1]
-    assert found[0]["candidates"] == 16 * CHUNKS and found[0]["pivots"] > 0
+    assert found[0]["candidates"] == TURNS and found[0]["pivots"] > 0
     assert found[0]["mixed"] >= found[0]["candidates"] / 5, "the base model is half-good by design"
+    for cost in costs:
+        assert cost["seconds"] > 0 and cost["gpu_hours"] > 0
+        assert 2 * TURNS < cost["samples"] < 8 * TURNS, "drawn in rounds: some turns are settled before 8 samples"
+        assert [cost[key] for key in COUNTS] == [costs[0][key] for key in COUNTS]

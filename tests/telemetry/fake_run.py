@@ -62,6 +62,9 @@ def metrics_row(step: int, steps: int, rng: random.Random) -> dict[str, float]:
         "seconds.refit": 0.08,
         "seconds.save": 0.6 if step % 30 == 29 else 0.0,
         "seconds.total": 3.6,
+        "samples": 128,
+        "response_tokens": 2240,
+        "ranks": 2,
     }
 
 
@@ -107,9 +110,14 @@ def make_run(folder: Path, steps: int = 60) -> Path:
         },
         "samples": 8,
         "max_mean": 0.9,
-        "prompt_tokens": 81234,
-        "sampled_tokens": 76543,
-        "engine_seconds": 41.2,
+        "cost": {
+            "samples": 4352,
+            "prompt_tokens": 81234,
+            "sampled_tokens": 76543,
+            "seconds": 41.2,
+            "engine_seconds": 80.1,
+            "gpu_hours": 0.0229,
+        },
     }
     (folder / "pivots/summary.json").write_text(json.dumps(pivots))
     example = {

@@ -90,6 +90,24 @@ def test_headline_says_the_difference_in_points(run):
     assert "447 of them (82.2 %) had mixed results; 402 were kept as pivots (mean reward below 0.9)" in text
 
 
+def test_the_cost_is_that_of_selection_and_training_together(run):
+    def rows() -> str:
+        words = [" ".join(word.split()) for word in parse(write_report(run)).words]
+        return "|".join(words[words.index("What it cost") :])
+
+    steps = 60
+    assert "|selection|4,352|76,543|41 s|0.0229|training|7,680|134,400|3:35 min|0.12|in all|" in rows()
+    total = f"in all|{4352 + 128 * steps:,}|{76543 + 2240 * steps:,}|4:17 min|0.143|"
+    assert total in rows()
+    metrics = run / "metrics.jsonl"
+    whole = metrics.read_text()
+    metrics.write_text(whole.replace('"ranks": 2, ', "").replace(', "ranks": 2', ""))
+    assert "|3:35 min|in all|12,032|210,943|4:17 min|" in rows()
+    assert total not in rows(), "what one stage did not record has no total"
+    (run / "pivots/summary.json").unlink()
+    assert "in all" not in rows()
+
+
 def test_every_metric_of_a_step_has_its_value_in_a_chart(run):
     text = "".join(parse(write_report(run)).words)
     row = json.loads((run / "metrics.jsonl").read_text().splitlines()[41])

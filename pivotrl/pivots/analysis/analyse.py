@@ -46,14 +46,13 @@ def analyse(selection: Selection) -> dict[str, Any]:
             duplicates.compare(seen)
             leakage.compare(seen)
             progress.advance(sum(profile is not None for _, profile in seen.turns))
-    cost = ("prompt_tokens", "sampled_tokens", "engine_seconds")
     return {
         "folder": str(selection.folder),
         "policy": selection.model,
         "profiling": {
             "samples": selection.summary.get("samples"),
             "profiling": selection.summary.get("profiling", "fixed"),
-            **{key: selection.summary[key] for key in cost if key in selection.summary},
+            **{f"cost_{key}": value for key, value in selection.summary.get("cost", {}).items()},
         },
         "groups": groups.report(),
         "sweeps": sweeps.report(),

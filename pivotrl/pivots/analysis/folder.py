@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pivotrl.pivots.progress import FOLDER, HEADER
 from pivotrl.trajectories.config import TrajectoriesConfig
 from pivotrl.trajectories.faults import excerpt
 from pivotrl.trajectories.records import Profile
@@ -62,15 +63,14 @@ def open_selection(folder: str | Path, files: list[str] | None = None) -> Select
     here = Path(folder)
     if (here / "pivots" / "summary.json").is_file():
         here = here / "pivots"
-    for name in ("progress.jsonl", "profile.jsonl", "rejected.jsonl", "summary.json"):
+    for name in (f"{FOLDER}/{HEADER}", "profile.jsonl", "rejected.jsonl", "summary.json"):
         if not (here / name).is_file():
             raise ValueError(
                 f"{here / name}: no such file; give the folder of a finished selection (--out of select_pivots, or "
                 "`pivots` in the run's folder)"
             )
     try:
-        with open(here / "progress.jsonl", "rb") as file:
-            header = parse_json(file.readline().decode("utf-8"))
+        header = parse_json((here / FOLDER / HEADER).read_text(encoding="utf-8"))
         summary = json.loads((here / "summary.json").read_bytes())
         section = {key.removeprefix(_PREFIX): value for key, value in header.items() if key.startswith(_PREFIX)}
         found = Selection(

@@ -48,8 +48,11 @@ def make_selection(
         "rollout.max_model_len": 512,
         "rollout.max_new_tokens": 48,
     }
-    write_jsonl(folder / "pivots" / "progress.jsonl", [head | header])
+    (folder / "pivots" / "progress").mkdir()
+    write_json(folder / "pivots" / "progress" / "header.json", head | header)
     write_jsonl(folder / "pivots" / "profile.jsonl", profiles)
     write_jsonl(folder / "pivots" / "rejected.jsonl", rejected)
-    write_json(folder / "pivots" / "summary.json", {"max_mean": max_mean, "samples": 8, "sampled_tokens": 1234})
+    write_json(
+        folder / "pivots" / "summary.json", {"max_mean": max_mean, "samples": 8, "cost": {"sampled_tokens": 1234}}
+    )
     return open_selection(folder)

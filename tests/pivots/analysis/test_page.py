@@ -130,7 +130,7 @@ def test_the_command(selected, tmp_path):
             "profile.jsonl: no such file; give the folder of a",
         ),
         (lambda folder: (folder / "t.jsonl").unlink(), "t.jsonl: the selection in .* was made from this file"),
-        (lambda folder: (folder / "pivots/progress.jsonl").write_text("{}\n"), "not a selection's folder .*'seed'"),
+        (lambda folder: (folder / "pivots/progress/header.json").write_text("{}"), "not a selection's folder .*'seed'"),
         (lambda folder: (folder / "pivots/profile.jsonl").write_text('{"id": 1}\n'), "profile.jsonl:1: not a profile"),
         (lambda folder: (folder / "pivots/profile.jsonl").write_text(""), "no turn was profiled"),
         (lambda folder: write_rows(folder / "t.jsonl", [trajectory("u", "x", [])]), "'t:t0/0' is not the trajectories"),
