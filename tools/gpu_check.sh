@@ -43,6 +43,15 @@ else
   echo "skipped: vllm, megatron-core, transformers or pydantic is not installed"
 fi
 
+step "a refit on one GPU, and what else of the trainer needs one"
+if "$python" -c 'import megatron.core, transformers, pydantic' 2>/dev/null; then
+  try timeout 240 "$python" -m pytest -c /dev/null --rootdir "$root" --import-mode=importlib -p no:cacheprovider -q -rs \
+    -W ignore::pytest.PytestUnknownMarkWarning -m gpu tests/rollout/test_refit_gpu.py tests/policy/test_checkpoint_gpu.py \
+    tests/policy/test_memory_gpu.py
+else
+  echo "not tested: megatron-core, transformers or pydantic is not installed"
+fi
+
 step "what the compilers say"
 try timeout 120 "$python" tools/bench_kernels.py --compile-only
 

@@ -32,8 +32,8 @@ def is_lost(error: BaseException) -> bool:
     return network or (isinstance(error, RuntimeError) and bool(_LOOKS_LOST.search(str(error))))
 
 
-def line(error: BaseException, rank: int) -> str:
-    """What this rank was at when it lost another one: "rank 0 lost ... in the refit of step 3 (...)"."""
+def line(error: BaseException) -> str:
+    """What this rank was at when it lost another one: "in the refit of step 3 (Connection closed by peer ...)"."""
     phases = getattr(error, "__notes__", None) or ["while it started"]
     words = re.sub(r"\[[^\]]*\.(cc|cpp|h):\d+\] *", "", str(error)).strip() or type(error).__name__
     return f"{phases[0]} ({words.splitlines()[0].split('. ')[0][:160]})"
@@ -43,13 +43,13 @@ def tell(name: str, error: BaseException) -> None:
     """Say once what happened and what to do: to the launcher where it speaks for the ranks, else on this terminal."""
     rank = int(os.environ.get("RANK", "0"))
     if folder := os.environ.get(NOTES):
-        Path(folder, f"lost_{rank}").write_text(line(error, rank))
+        Path(folder, f"lost_{rank}").write_text(line(error))
         return
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends the others at once, and gives them 30 s
     missing = _without_answer()
     who = f"rank {', '.join(map(str, missing))}" if missing else "another rank"
     print(
-        f"{name}: rank {rank} lost {who} {line(error, rank)}; what that rank said last is in its own output. "
+        f"{name}: rank {rank} lost {who} {line(error)}; what that rank said last is in its own output. "
         "What was saved is kept: start again",
         file=sys.stderr,
         flush=True,

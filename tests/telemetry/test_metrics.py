@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,22 @@ def test_a_running_total_goes_on_where_the_checkpoint_left_it(tmp_path):
     write(range(3, 6), start=3)
     rows = read_metrics(tmp_path / "metrics.jsonl")
     assert [row.get("rollout_turns") for row in rows] == [10, 21, None, 34, 48, 63]
+
+
+def test_a_row_that_a_full_disk_left_out_after_its_checkpoint_is_recovered(tmp_path):
+    write_steps(tmp_path / "whole", range(4))
+    write_steps(tmp_path / "full", range(2))
+    with MetricsWriter(tmp_path / "full", QUIET, start=2) as writer:
+        writer.prepare(2, {"reward": 0.2}, {"rollout": 1.0})
+        with (tmp_path / "full" / "metrics.jsonl").open("ab") as file:
+            file.write(b'{"step": 2, "rew')
+    for start in (2, 3):  # the checkpoint that holds the row's step decides
+        run = shutil.copytree(tmp_path / "full", tmp_path / f"start_{start}")
+        write_steps(run, range(start, 4), start=start)
+        assert (run / "metrics.jsonl").read_bytes() == (tmp_path / "whole" / "metrics.jsonl").read_bytes()
+    (tmp_path / "full" / "metrics.next.json").write_bytes(b'{"ste')  # as after a loss of power
+    write_steps(tmp_path / "full", range(3, 4), start=3)
+    assert [row["step"] for row in read_metrics(tmp_path / "full" / "metrics.jsonl")] == [0, 1, 3]
 
 
 def test_each_step_is_on_disk_before_the_next(tmp_path):
