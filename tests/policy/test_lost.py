@@ -6,8 +6,8 @@ from pivotrl.policy import lost
 from pivotrl.telemetry.metrics import PhaseTimer
 
 CLOSED = (
-    "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40663. This is typically "
-    "caused by a remote worker crashing."
+    "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40663. This is "
+    "typically caused by a remote worker crashing."
 )
 
 
