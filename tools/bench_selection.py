@@ -103,6 +103,7 @@ def rows(options: argparse.Namespace) -> None:
         "trajectories": {"files": [str(file)], "format": "nemo_gym"},
         "verifier": {"name": "name_only", "workers": 0},
         "pivots": {"samples": 2, "chunk": 64, "keep": "all"},
+        "rollout": {"max_model_len": 4096},
     }
     config = parse_config(tree, "bench")
     stages: dict[str, dict[str, float]] = {}
