@@ -1,10 +1,9 @@
-"""What surrounds the steps of a baseline's training: resumed, watched, measured, judged and saved as in `train.py`.
+"""What surrounds the steps of a training run: it is resumed, watched, measured, judged and saved.
 
 with RunLoop(session, steps, batches) as loop:
     for step, timer in loop.steps():
         ...
-        loop.save(step, timer)
-        loop.record(step, timer, metrics, timer.with_total())
+        loop.finish(step, timer, known, timed)
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,23 +22,31 @@ from pivotrl.telemetry.metrics import MetricsWriter, PhaseTimer
 from pivotrl.telemetry.observer import Observer
 
 if TYPE_CHECKING:
+    from pivotrl.pivots.fresh import FreshSampler
     from pivotrl.session import Session
 
 
 class RunLoop:
     """One start of a run, from its newest checkpoint to its last step. Every method is collective."""
 
-    def __init__(self, session: "Session", steps: int, next_batch: Callable[[int], Sequence[Any]]) -> None:
+    def __init__(
+        self,
+        session: "Session",
+        steps: int,
+        next_batch: Callable[[int], Sequence[Any]],
+        carried: "FreshSampler | None" = None,
+    ) -> None:
         """
         Args:
             steps: of the whole run.
-            next_batch: what a step trains on, in JSON values, a pure function; as in `Checkpoints`.
+            next_batch: what a step trains on, a pure function; as in `Checkpoints`.
+            carried: what else a checkpoint holds; as in `Checkpoints`.
         """
         self._session, self._steps = session, steps
         self._run, self._first = Path(session.config.output), session.world.rank == 0
         self._attempt = Attempt(self._run, session.world, steps)
         whole = partial(handover.whole_trainer, session.policy, session.engine)
-        self._checkpoints = Checkpoints(session.policy, self._run / "checkpoints", next_batch, whole=whole)
+        self._checkpoints = Checkpoints(session.policy, self._run / "checkpoints", next_batch, carried, whole)
         self._stack = ExitStack()
         self._stopping = False
         self.start = 0
@@ -78,13 +85,18 @@ class RunLoop:
                 return
 
     def finish(
-        self, step: int, timer: PhaseTimer, metrics: Callable[[Mapping[str, float]], Mapping[str, float]]
+        self,
+        step: int,
+        timer: PhaseTimer,
+        known: Mapping[str, float],
+        timed: Callable[[Mapping[str, float]], Mapping[str, float]],
     ) -> None:
         """After a step's update: save where it is due or where the run was asked to stop, write the step's metrics, and
         let the gates judge them.
 
         Args:
-            metrics: wall seconds of the step's phases so far, `total` among them -> its metrics. Their mean `reward` is
+            known: metrics of the step.
+            timed: wall seconds of the step's phases so far, `total` among them -> more metrics. Their mean `reward` is
                 what checkpoint.keep_best chooses by.
 
         Raises:
@@ -93,13 +105,13 @@ class RunLoop:
         """
         with timer.phase("save"):
             seconds = timer.with_total()
-            so_far = metrics(seconds)
+            so_far = {**known, **timed(seconds)}
             self._writer.prepare(step, so_far, seconds)
             self._stopping = self._attempt.ends_after(step + 1)
             last = self._stopping or step + 1 == self._steps
             self._checkpoints.save_if_due(step + 1, so_far.get("reward"), last)
         seconds = timer.with_total()
-        row = {**metrics(seconds), **self._observer.end(timer)}
+        row = {**known, **timed(seconds), **self._observer.end(timer)}
         self._writer.write(step, row, seconds)
         if stop := self._health.check(step, row):
             self._checkpoints.save_now(step + 1)

@@ -30,77 +30,44 @@ def train(session: "Session") -> None:
         HealthStop: a gate of `health` stopped the run, which is saved.
     """
     from pivotrl import collect, handover, refresh
-    from pivotrl.cluster.attempt import Attempt
-    from pivotrl.config import save_config
     from pivotrl.pivots import verifier_change
     from pivotrl.pivots.store import check_lengths
     from pivotrl.policy.agree import on_first
-    from pivotrl.policy.checkpoint import Checkpoints, newest
+    from pivotrl.policy.checkpoint import newest
     from pivotrl.policy.checkpoint_rotation import step_of
     from pivotrl.rollout import bank
-    from pivotrl.telemetry.closing import closing_words
-    from pivotrl.telemetry.health import Health
-    from pivotrl.telemetry.metrics import MetricsWriter
-    from pivotrl.telemetry.observer import Observer
+    from pivotrl.run_loop import RunLoop
     from pivotrl.trajectories.store import write_json
 
     config, policy, engine, rank = session.config, session.policy, session.engine, session.world.rank
-    run, steps = Path(config.output), config.training.steps
-    limits = config.rollout.max_model_len, config.rollout.max_new_tokens
+    run, limits = Path(config.output), (config.rollout.max_model_len, config.rollout.max_new_tokens)
     sampler = sampler_of(config)
     sampler.check_template(session.template.hash)
     on_first(session.world, lambda: check_lengths(run / "pivots" / "pivots.jsonl", *limits))
     sampler = refresh.sampler_of(session, sampler)
-    attempt = Attempt(run, session.world, steps)
-    whole, carried = partial(handover.whole_trainer, policy, engine), refresh.carried(sampler)
-    with attempt, Checkpoints(policy, run / "checkpoints", sampler.batch, carried, whole) as checkpoints:
-        start = checkpoints.resume()
-        attempt.starts_at(start)
-        if start:
+    with RunLoop(session, config.training.steps, sampler.batch, refresh.carried(sampler)) as loop:
+        if loop.start:
             handover.to_engine(policy, engine)
         if rank == 0:
             for line in verifier_change.warnings(config, newest(run / "checkpoints")):
                 print(line, flush=True)
-            save_config(config, run / "config.yaml")
-        health = Health(run, config, session.world, start)
-        with (
-            MetricsWriter(run, config.telemetry, rank, start, steps) as writer,
-            Observer(run, config.telemetry, session.world) as observer,
-        ):
-            for step in range(start, steps):
-                timer = observer.begin(step)
-                refresh.before_step(session, sampler, step, timer)
-                groups = collect.experience(session, sampler, step, timer)
-                freshness = refresh.after_step(sampler, step, groups)
-                batch = collect.make_batch(session, collect.chosen(config.training, groups))
-                with timer.phase("train"):
-                    handover.to_trainer(policy, engine)
-                    learned = policy.train_step(batch, step)
-                with timer.phase("refit"):
-                    proof = handover.to_engine(policy, engine)
-                described = collect.describe(groups, timer.with_total()) | collect.cost_of_draws(
-                    config.training, groups
-                )
-                metrics = freshness | described | collect.summarise(learned) | proof.metrics()
-                with timer.phase("save"):
-                    writer.prepare(step, metrics, timer.with_total())
-                    stopping = attempt.ends_after(step + 1)
-                    checkpoints.save_if_due(step + 1, collect.mean_reward(groups), stopping)
-                    if rank == 0 and (covered := newest(run / "checkpoints")):
-                        bank.forget_before(run / bank.BANK_FOLDER, step_of(covered))
-                if step == 0 and rank == 0:
-                    write_json(run / "examples.json", collect.examples(session, groups))
-                seconds = timer.with_total()
-                metrics |= collect.describe(groups, seconds) | observer.end(timer)
-                writer.write(step, metrics, seconds)
-                if stop := health.check(step, metrics):
-                    checkpoints.save_now(step + 1)
-                    raise stop
-                if stopping:
-                    break
-    stopped = attempt.end()
-    if rank == 0:
-        print(stopped or closing_words(run, start, steps), flush=True)
+        for step, timer in loop.steps():
+            refresh.before_step(session, sampler, step, timer)
+            groups = collect.experience(session, sampler, step, timer)
+            freshness = refresh.after_step(sampler, step, groups)
+            batch = collect.make_batch(session, collect.chosen(config.training, groups))
+            with timer.phase("train"):
+                handover.to_trainer(policy, engine)
+                learned = policy.train_step(batch, step)
+            with timer.phase("refit"):
+                proof = handover.to_engine(policy, engine)
+            if step == 0 and rank == 0:
+                write_json(run / "examples.json", collect.examples(session, groups))
+            known = freshness | collect.cost_of_draws(config.training, groups)
+            known |= collect.summarise(learned) | proof.metrics()
+            loop.finish(step, timer, known, partial(collect.describe, groups))
+            if rank == 0 and (covered := newest(run / "checkpoints")):
+                bank.forget_before(run / bank.BANK_FOLDER, step_of(covered))
 
 
 def sampler_of(config: "RunConfig") -> "PivotSampler":

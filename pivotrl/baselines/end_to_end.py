@@ -53,7 +53,7 @@ def train(session: "Session") -> None:
             with timer.phase("refit"):
                 proof = handover.to_engine(policy, engine)
             known = collect.summarise(learned) | proof.metrics()
-            loop.finish(step, timer, partial(describe, episodes, config.training.group_size, known))
+            loop.finish(step, timer, known, partial(describe, episodes, config.training.group_size))
 
 
 def check(config: "RunConfig") -> None:
@@ -170,14 +170,11 @@ def chained(turns: Sequence["EpisodeTurn"], advantage: float) -> Iterator["Sampl
         yield replace(row.sample(), sampler_log_probs=log_probs, advantage=advantage)
 
 
-def describe(
-    episodes: Sequence["Episode"], size: int, known: Mapping[str, float], seconds: Mapping[str, float]
-) -> dict[str, float]:
+def describe(episodes: Sequence["Episode"], size: int, seconds: Mapping[str, float]) -> dict[str, float]:
     """Metrics of a step's episodes, under the names that a PivotRL run has for its samples, and those of episodes.
 
     Args:
         size: episodes of a group.
-        known: metrics of the update and the refit, which are added.
         seconds: wall seconds of the step's phases; `rollout` and `total` are read.
     """
     turns = [turn for episode in episodes for turn in episode.turns]
@@ -199,7 +196,6 @@ def describe(
         "cut_off_share": sum(turn.sample.finish == "length" for turn in turns) / len(turns),
         "tokens_per_second": (prompt_tokens + tokens) / seconds["total"],
         "sampled_per_second": tokens / seconds["rollout"],
-        **known,
     }
 
 

@@ -53,7 +53,7 @@ def train(session: "Session") -> None:
                 to_trainer(policy, session.engine)
                 samples = [row.sample() for row in rows_of(step)]
                 learned = policy.imitate(samples, step)
-            loop.finish(step, timer, partial(describe, samples, learned))
+            loop.finish(step, timer, learned | {"cross_entropy": learned["loss"]}, partial(describe, samples))
     to_engine(policy, session.engine)
 
 
@@ -87,14 +87,10 @@ def data_line(data: "Imitated") -> str:
     return f"{line}; turns left out: {reasons}" if reasons else line
 
 
-def describe(
-    samples: Sequence["Sample"], learned: Mapping[str, float], seconds: Mapping[str, float]
-) -> dict[str, float]:
-    """Metrics of a step, with the update's own, `learned`. No turn was rolled out."""
+def describe(samples: Sequence["Sample"], seconds: Mapping[str, float]) -> dict[str, float]:
+    """Metrics of a step's rows. No turn was rolled out."""
     targets = sum(len(sample.targets) for sample in samples)
     return {
-        **learned,
-        "cross_entropy": learned["loss"],
         "samples": len(samples),
         "rollout_turns": 0,
         "response_tokens": targets,

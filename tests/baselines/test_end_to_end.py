@@ -66,9 +66,9 @@ def test_a_step_whose_episodes_have_no_turn_says_what_to_raise() -> None:
 
 
 def test_metrics_count_turns_and_how_episodes_end() -> None:
-    row = describe(EPISODES, 2, {"kl": 0.5}, {"rollout": 2.0, "total": 10.0})
+    row = describe(EPISODES, 2, {"rollout": 2.0, "total": 10.0})
     assert (row["samples"], row["rollout_turns"], row["episodes"], row["turns_per_episode"]) == (7, 7, 4, 7 / 4)
-    assert (row["reward"], row["signal_share"], row["kl"]) == (0.75, 0.5, 0.5)
+    assert (row["reward"], row["signal_share"]) == (0.75, 0.5)
     assert (row["out_of_turns_share"], row["out_of_context_share"]) == (0.25, 0.25)
     assert (row["response_tokens"], row["sampled_per_second"], row["cut_off_share"]) == (10, 5.0, 1 / 7)
     assert row["tokens_per_second"] == (2 + 5 + 8 + 2 + 5 + 7 + 1 + 10) / 10
