@@ -1,8 +1,10 @@
 """A live world that a policy acts in: tasks by number, dialogs of turns, one reward for the whole episode."""
 
 import importlib
+import math
 from dataclasses import dataclass
-from typing import Protocol
+from numbers import Real
+from typing import Any, Protocol
 
 from pydantic import Field
 
@@ -58,6 +60,19 @@ class Environment(Protocol):
 
     def abandon(self) -> Observation:
         """End the dialog where it stands, because it outgrew the context or its turns; `done` is true."""
+
+
+def fault_of(seen: Any) -> str:
+    """What is wrong with what an environment returned; empty where it is an observation that can be used."""
+    if not isinstance(seen, Observation):
+        return f"a {type(seen).__name__} in place of a pivotrl.environment.Observation"
+    if not (isinstance(seen.done, bool) and isinstance(seen.messages, list) and isinstance(seen.tools, list)):
+        return "an Observation whose done is no bool, or whose messages or tools are no list"
+    if seen.done and not (isinstance(seen.reward, Real) and math.isfinite(seen.reward)):
+        return f"the reward {seen.reward!a:.80} with done=True, in place of a finite number"
+    if not seen.done and not seen.messages:
+        return "no messages with done=False: there is nothing to act on"
+    return ""
 
 
 def build_environment(name: str, stream: str) -> Environment:

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from pivotrl.environment import Environment, Observation
+from pivotrl.environment import Environment, Observation, fault_of
 from pivotrl.policy.agree import together
 from pivotrl.rollout.records import Request, Sample
 
@@ -188,8 +188,11 @@ class _Dialog:
     def _ask(self, method: str, *arguments: Any) -> Observation:
         """The environment is the user's program, which may raise anything: it is said on all ranks, with the task."""
         try:
-            return getattr(self._environment, method)(*arguments)
+            seen = getattr(self._environment, method)(*arguments)
         except Exception as error:
             raise ValueError(
                 f"environment: {method}() of task {self._task} raised {type(error).__name__}: {error}; repair it there"
             ) from error
+        if wrong := fault_of(seen):
+            raise ValueError(f"environment: {method}() of task {self._task} returned {wrong}; repair it there")
+        return seen

@@ -115,3 +115,19 @@ def test_how_a_runs_configuration_plays() -> None:
     assert Play.of(parse_config(tree, "test")) == Play(1.0, 1.0, 40, 200, 5)
     tree["environment"]["max_episode_tokens"] = 1000
     assert Play.of(parse_config(tree, "test")).context == 300
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        (None, "a NoneType in place of"),
+        (Observation([], [], True, float("nan")), "the reward nan with done=True"),
+        (Observation([], [], True, "1"), "the reward '1' with done=True"),
+        (Observation([], [], 1, 1.0), "whose done is no bool"),
+        (Observation([], [], False, 0.0), "no messages with done=False"),
+    ],
+)
+def test_nonsense_of_an_environment_is_one_line(template, book, monkeypatch, seen, says: str) -> None:
+    monkeypatch.setattr(DeskEnvironment, "step", lambda self, items: seen)
+    with pytest.raises(ValueError, match=rf"step\(\) of task 0 returned .*{says}"):
+        played(Spy(template, book), template)

@@ -1,8 +1,9 @@
 """Intervals of means by resampling whole clusters, and of paired differences by the same resamples.
 
-Turns of one trajectory succeed and fail together, so it is trajectories that are drawn with replacement (tasks and
-questions are clusters of one). Every policy was measured on the same items: in each draw all of them get the same
-clusters, and the difference of two policies varies much less than either. Percentile intervals (Efron 1979).
+Turns of one trajectory succeed and fail together, and so do trials of one task, so it is these groups that are drawn
+with replacement (live tasks and questions are clusters of one). Every policy was measured on the same items: in each
+draw all of them get the same clusters, and the difference of two policies varies much less than either. Percentile
+intervals (Efron 1979).
 
 Legend: C = clusters, P = policies, D = draws.
 """

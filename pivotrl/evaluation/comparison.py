@@ -11,7 +11,11 @@ from pivotrl.evaluation.bootstrap import Clusters, interval, means, resample
 Result = dict[str, Any]
 """What `evaluate` returns."""
 Value = Callable[[dict[str, Any]], float]
-UNITS = {"turns": ("turns", "trajectories"), "tasks": ("tasks", "tasks"), "families": ("questions", "questions")}
+UNITS = {
+    "turns": ("turns", "independent trajectories"),
+    "tasks": ("tasks", "tasks"),
+    "families": ("questions", "questions"),
+}
 """Part -> what its items and its clusters are called."""
 
 
@@ -169,7 +173,7 @@ def _strata(results: Sequence[Result], measure: Measure) -> tuple[list[Clusters]
     sums: dict[str, dict[str, tuple[np.ndarray, int]]] = {}
     for items in zip(*tables, strict=True):
         stratum = sums.setdefault(items[0][measure.strata] if measure.strata else "", {})
-        cluster = items[0].get("trajectory", items[0]["id"])
+        cluster = items[0].get("group", items[0].get("trajectory", items[0]["id"]))
         values, count = stratum.get(cluster, (np.zeros(len(results)), 0))
         stratum[cluster] = values + [measure.value(item) for item in items], count + 1
     strata = [

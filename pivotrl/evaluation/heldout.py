@@ -7,7 +7,7 @@ from pivotrl.pivots.score import Scorer
 from pivotrl.pivots.usable import usable_prompt
 from pivotrl.trajectories.faults import RowFault
 from pivotrl.trajectories.ids import stable_hash
-from pivotrl.trajectories.records import Turn
+from pivotrl.trajectories.records import Rejected, Turn
 from pivotrl.trajectories.template import ChatTemplate
 from pivotrl.trajectories.turns import TurnReader
 
@@ -18,6 +18,9 @@ class Heldout:
     """In file order."""
     prompts: list[list[int]]
     """Of each turn, as the policy sees it."""
+    groups: list[str]
+    """Of each turn: what succeeds and fails together, the trials of one task where the file tells, else the
+    trajectory."""
     left_out: int
     """Turns that cannot be sampled or judged (too long, mostly)."""
 
@@ -46,16 +49,22 @@ def read_heldout(config: RunConfig, scorer: Scorer, template: ChatTemplate) -> H
     chosen = heldout_ids(config)
     turns: list[Turn] = []
     prompts: list[list[int]] = []
+    groups: list[str] = []
     left_out, why = 0, ""
-    for item in TurnReader(config.trajectories, config.seed):
-        if not isinstance(item, Turn) or item.trajectory_id not in chosen:
+    reader = TurnReader(config.trajectories, config.seed)
+    for trajectory in reader.read_trajectories():
+        if isinstance(trajectory, Rejected):
             continue
-        try:
-            prompts.append(usable_prompt(config, item, scorer, template))
-        except RowFault as fault:
-            left_out, why = left_out + 1, why or f"turn {item.id}: {fault.found}; {fault.write}"
-        else:
-            turns.append(item)
+        for item in reader.turns_of(trajectory):
+            if not isinstance(item, Turn) or item.trajectory_id not in chosen:
+                continue
+            try:
+                prompts.append(usable_prompt(config, item, scorer, template))
+            except RowFault as fault:
+                left_out, why = left_out + 1, why or f"turn {item.id}: {fault.found}; {fault.write}"
+            else:
+                turns.append(item)
+                groups.append(trajectory.group or trajectory.id)
     if not turns:
         raise ValueError(f"none of the {left_out} held-out turns can be measured: {why}")
-    return Heldout(turns, prompts, left_out)
+    return Heldout(turns, prompts, groups, left_out)

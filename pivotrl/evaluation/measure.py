@@ -10,7 +10,7 @@ from pivotrl.evaluation.config import EvaluationConfig
 from pivotrl.evaluation.heldout import Heldout, read_heldout
 from pivotrl.evaluation.parts import measure_families, measure_tasks, measure_turns
 from pivotrl.evaluation.questions import Question, read_questions
-from pivotrl.evaluation.store import PartStore, file_digest
+from pivotrl.evaluation.store import PartStore, digest, file_digest
 from pivotrl.pivots.select import is_pivot, make_profile
 from pivotrl.policy.agree import on_first
 
@@ -37,7 +37,7 @@ def evaluate(
     Returns:
         Plain JSON values, on every rank: `name`, `weights` (their fingerprint), `seconds`, `settings`, `pivots`, and
         for each part that was measured its results by decoding, an object an item:
-        `turns: {"sampled": [{"id", "trajectory", "rewards", "reasons"}], "greedy": ...}`,
+        `turns: {"sampled": [{"id", "trajectory", "group", "rewards", "reasons"}], "greedy": ...}`,
         `tasks: {...: [{"id", "reward", "turns", "ended", "facts"}]}` and
         `families: {...: [{"id", "family", "right", "answer"}]}`.
 
@@ -75,7 +75,7 @@ def heldout_pivots(session: "Session", parts: EvaluationConfig) -> list[str]:
     measure = partial(measure_turns, session, **decoding, seed=_profile_seed(parts.seed))
     decided_by |= {"weights": _weights(session), **decoding, "seed": parts.seed}
     store = PartStore(Path(config.output) / FOLDER / "parts", session.world)
-    items = list(zip(heldout.turns, heldout.prompts, strict=True))
+    items = list(zip(heldout.turns, heldout.prompts, heldout.groups, strict=True))
     found = store.measured("profile", decided_by, items, measure)
     profiles = [make_profile(one["id"], one["rewards"], one["reasons"], "base", {}) for one in found]
     return [profile.id for profile in profiles if is_pivot(profile, pivots.max_mean)]
@@ -135,7 +135,7 @@ def _plan(session: "Session", config: "RunConfig", part: str, decoding: str) -> 
         return questions, how | files | {"rollout": _rollout(config)}, partial(measure_families, session, **how)
     heldout, decided_by = _heldout(session, config)
     how |= {"top_p": 1.0}
-    items = list(zip(heldout.turns, heldout.prompts, strict=True))
+    items = list(zip(heldout.turns, heldout.prompts, heldout.groups, strict=True))
     return items, how | decided_by, partial(measure_turns, session, **how)
 
 
@@ -143,14 +143,16 @@ def _heldout(session: "Session", config: "RunConfig") -> tuple[Heldout, dict[str
     """The held-out turns, and what decides them and their verdicts."""
     heldout = read_heldout(config, session.scorer, session.template)
     section = config.trajectories.model_dump(mode="json")
+    files = [*config.trajectories.files, *filter(None, [config.trajectories.tools])]
     return heldout, {
-        "trajectories": section | {"content": [file_digest(path) for path in config.trajectories.files]},
+        "trajectories": section | {"content": [file_digest(path) for path in files]},
         "at_most": config.evaluation.trajectories,
         "split_seed": config.seed,
         "verifier": config.verifier.model_dump(mode="json"),
         "rollout": _rollout(config),
         "template": session.template.hash,
         "left_out": heldout.left_out,
+        "groups": digest(heldout.groups),
     }
 
 

@@ -1,5 +1,6 @@
 """The three measurements of the policy that is in a session. Each is collective and gives one JSON object an item."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ def request_seed(seed: int, name: str) -> int:
 
 def measure_turns(
     session: "Session",
-    chunk: Sequence[tuple[Turn, list[int]]],
+    chunk: Sequence[tuple[Turn, list[int], str]],
     samples: int,
     temperature: float,
     top_p: float,
@@ -31,9 +32,9 @@ def measure_turns(
     """Sample every turn from the expert's history and judge as training does.
 
     Returns:
-        `{"id", "trajectory", "rewards", "reasons"}` of each (turn, prompt).
+        `{"id", "trajectory", "group", "rewards", "reasons"}` of each (turn, prompt, group).
     """
-    turns = [turn for turn, _ in chunk]
+    turns = [turn for turn, _, _ in chunk]
     requests = [
         Request(
             prompt_ids=prompt,
@@ -43,7 +44,7 @@ def measure_turns(
             top_p=top_p,
             max_tokens=session.config.rollout.max_new_tokens,
         )
-        for turn, prompt in chunk
+        for turn, prompt, _ in chunk
     ]
     session.engine.reset_prefix_cache()
     groups = session.engine.generate_all(requests)
@@ -56,8 +57,8 @@ def measure_turns(
     everyone = together(session.world.object_group, judge) if session.world.world_size > 1 else [judge()]
     found = [everyone[index % len(everyone)][index // len(everyone)] for index in range(len(turns))]
     return [
-        {"id": turn.id, "trajectory": turn.trajectory_id, "rewards": rewards, "reasons": reasons}
-        for turn, (rewards, reasons) in zip(turns, found, strict=True)
+        {"id": turn.id, "trajectory": turn.trajectory_id, "group": group, "rewards": rewards, "reasons": reasons}
+        for (turn, _, group), (rewards, reasons) in zip(chunk, found, strict=True)
     ]
 
 
@@ -71,7 +72,7 @@ def measure_tasks(
         has that method.
 
     Raises:
-        ValueError: there is no such environment, or it raised something; on every rank.
+        ValueError: there is no such environment, or it raised something or gave nonsense; on every rank.
     """
     config, world = session.config, session.world
     worlds = [build_environment(name, stream) for _ in tasks]
@@ -92,10 +93,16 @@ def measure_tasks(
 
     def facts() -> dict[int, dict[str, float]]:
         mine = range(world.rank, len(tasks), world.world_size)
-        return {index: dict(worlds[index].facts()) for index in mine if hasattr(worlds[index], "facts")}
+        return {index: _facts(worlds[index], tasks[index]) for index in mine if hasattr(worlds[index], "facts")}
 
     parts = together(world.object_group, facts) if world.world_size > 1 else [facts()]
     told = {index: found for part in parts for index, found in part.items()}
+    for index, found in told.items():
+        if found.keys() != told[0].keys():
+            raise ValueError(
+                f"environment: facts() of task {tasks[index]} names {sorted(found)}, and of task {tasks[0]} "
+                f"{sorted(told[0])}; name the same ones in every task"
+            )
     return [
         {
             "id": f"{stream}/{episode.task}",
@@ -106,6 +113,19 @@ def measure_tasks(
         }
         for index, episode in enumerate(episodes)
     ]
+
+
+def _facts(environment: Any, task: int) -> dict[str, float]:
+    """What the user's `facts` says of its dialog. Raises ValueError where it raises, or says no numbers."""
+    try:
+        found = {str(name): float(value) for name, value in environment.facts().items()}
+    except Exception as error:
+        raise ValueError(
+            f"environment: facts() of task {task} raised {type(error).__name__}: {error}; return numbers by name there"
+        ) from error
+    if not all(map(math.isfinite, found.values())):
+        raise ValueError(f"environment: facts() of task {task} gave {found}; return finite numbers there")
+    return found
 
 
 def measure_families(

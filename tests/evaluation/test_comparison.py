@@ -116,7 +116,7 @@ def test_one_trajectory_has_no_interval():
     value = row(table, "turn_reward")["values"][0]
     assert value["low"] is None and value["high"] is None
     assert "turn_reward_pivots" not in {measure["key"] for measure in table["measures"]}, "no pivot, no figure"
-    assert "4 turns of 1 trajectories" in describe(table)
+    assert "4 turns of 1 independent trajectories" in describe(table)
 
 
 def test_the_text_is_a_table(table):
@@ -126,7 +126,11 @@ def test_the_text_is_a_table(table):
     line = next(n for n, one in enumerate(lines) if one.startswith("turn reward, all held-out turns (sampled)"))
     assert re.findall(r"(\d\.\d{3}) \[", lines[line]) == [f"{mean:.3f}" for mean in means]
     assert f"{100 * (means[1] - means[0]):+.1f} [+" in lines[line + 1]
-    assert "95% interval" in lines[-1] and "120 turns of 30 trajectories" in lines[-1] and "64 tasks" in lines[-1]
+    assert (
+        "95% interval" in lines[-1]
+        and "120 turns of 30 independent trajectories" in lines[-1]
+        and "64 tasks" in lines[-1]
+    )
     assert max(map(len, lines[:-1])) <= 120
 
 
@@ -155,3 +159,19 @@ def test_the_package_offers_its_functions_by_name():
     assert package.compare is compare and package.evaluate.__name__ == "evaluate"
     with pytest.raises(AttributeError, match="nothing"):
         _ = package.nothing
+
+
+def test_trials_of_one_task_are_drawn_together():
+    alike = made("base", 0.5, 3)
+    for item in alike["turns"]["sampled"]:
+        item["rewards"] = [float(int(item["trajectory"][1:]) % 2)] * 8
+    grouped = {
+        **alike,
+        "turns": {
+            "sampled": [i | {"group": f"task {int(i['trajectory'][1:]) % 4}"} for i in alike["turns"]["sampled"]]
+        },
+    }
+    (apart,), (together,) = (row(compare([one], 2000), "turn_reward")["values"] for one in (alike, grouped))
+    assert together["mean"] == apart["mean"]
+    assert together["high"] - together["low"] > 2 * (apart["high"] - apart["low"]), "4 tasks tell less than 30"
+    assert row(compare([grouped], 100), "turn_reward")["clusters"] == 4

@@ -11,9 +11,13 @@ from pivotrl.demo.families import FAMILIES
 from pivotrl.demo.trajectories import rows
 from pivotrl.evaluation import measure, store
 from pivotrl.evaluation.comparison import mean_of
+from pivotrl.evaluation.heldout import read_heldout
 from pivotrl.evaluation.measure import check, evaluate, heldout_pivots
+from pivotrl.pivots.score import Scorer
 from pivotrl.trajectories.ids import stable_hash
 from tests.evaluation.reciter import COUNT, STREAM, Reciter, book, session_of, template
+from tests.pivots.fakes import FakeParser, FakeTemplate, run_config
+from tests.trajectories.rows import TOOLS, chat_row, write_rows
 
 __all__ = ["book", "template"]  # fixtures
 
@@ -176,3 +180,42 @@ def test_what_cannot_be_measured_is_one_line(tmp_path, template, book, monkeypat
     with pytest.raises(ValueError, match=r"step\(\) of task 0 raised RuntimeError: the database is gone"):
         evaluate(session, session.config.evaluation, "x")
     assert measure.parts_of(session.config.evaluation) == ["tasks"]
+
+
+def test_heldout_trials_of_a_task_are_one_group(tmp_path):
+    messages = chat_row()["messages"]
+    trials = [{"task_id": n // 3, "trial": n % 3, "reward": 1.0, "traj": messages} for n in range(12)]
+    config = run_config([write_rows(tmp_path / "a.json", trials)], trajectories={"heldout_share": 0.999999})
+    heldout = read_heldout(config, Scorer(config.verifier, FakeParser(), FakeTemplate()), FakeTemplate())
+    assert len({turn.trajectory_id for turn in heldout.turns}) == 12 and len(set(heldout.groups)) == 4
+    assert len(heldout.groups) == len(heldout.turns)
+
+
+def test_other_tools_in_the_tools_file_are_measured_anew(tmp_path, template, book):
+    tools, only = tmp_path / "tools.json", {"greedy": ["turns"], "sampled": [], "environment": None, "families": None}
+    session = session_of(tmp_path, template, engine := Reciter(template, book), **only)
+    section = session.config.trajectories.model_dump(mode="json") | {"tools": str(tools)}
+    for text, calls in ((TOOLS, 1), (TOOLS, 1), (TOOLS * 1 + [changed()], 2)):
+        tools.write_text(json.dumps(text))
+        one = replace_config(session, trajectories=section)
+        evaluate(one, one.config.evaluation, "x")
+        assert engine.calls == calls
+
+
+def changed() -> dict:
+    return {"type": "function", "function": {"name": "other", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        (lambda self: {"violations": "many"}, r"facts\(\) of task 0 raised ValueError"),
+        (lambda self: {"violations": float("nan")}, r"facts\(\) of task 0 gave .*nan"),
+        (lambda self: {f"of {id(self)}": 1.0}, r"facts\(\) of task 1 names .* name the same ones"),
+    ],
+)
+def test_facts_that_are_none_are_one_line(tmp_path, template, book, monkeypatch, facts, says):
+    monkeypatch.setattr(DeskEnvironment, "facts", facts)
+    session = session_of(tmp_path, template, Reciter(template, book), sampled=["tasks"], greedy=[])
+    with pytest.raises(ValueError, match=says):
+        evaluate(session, session.config.evaluation, "x")
