@@ -105,6 +105,7 @@ class RunLoop:
         """
         with timer.phase("save"):
             seconds = timer.with_total()
+            known = {"ranks": self._session.world.world_size, **known}
             so_far = {**known, **timed(seconds)}
             self._writer.prepare(step, so_far, seconds)
             self._stopping = self._attempt.ends_after(step + 1)

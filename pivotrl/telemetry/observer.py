@@ -46,7 +46,7 @@ class Observer:
         """Write the step's phases, and take the GPUs' figures (collective).
 
         Returns:
-            `ranks`, how many there are; and `gpu.<figure>` over them, on machines with GPUs. The same on every rank.
+            `gpu.<figure>` over the ranks, on machines with GPUs; the same on every rank.
         """
         import torch.distributed as dist
 
@@ -57,4 +57,4 @@ class Observer:
             dist.all_gather_object(everyone, mine, group=self._world.object_group)
         if self._trace is not None:
             self._trace.append(events_of(timer.step, [(host, spans) for host, spans, _ in everyone]))
-        return {"ranks": self._world.world_size} | gpu.summarise([readings for *_, readings in everyone])
+        return gpu.summarise([readings for *_, readings in everyone])
