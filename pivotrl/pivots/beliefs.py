@@ -17,19 +17,22 @@ PRIOR_STRENGTH = 0.6
 ANCHOR = 4.0
 """Passes, and fails, that the pass rate of now starts from."""
 
+_NOT_THE_POOL = "the pivots or the trajectories are not what they were; set them back, or choose another output folder"
+
 
 class Beliefs:
     """Arrays of N; every method is vectorised over them."""
 
-    def __init__(self, passes_N: np.ndarray, fails_N: np.ndarray, active_N: np.ndarray, memory: float):
+    def __init__(self, passes_N: np.ndarray, fails_N: np.ndarray, active_N: np.ndarray, memory: float, pool: str = ""):
         """
         Args:
             passes_N, fails_N: float64, sums of the selection's rewards and of 1 - reward; both 0 where a turn was never
                 profiled.
             active_N: bool, the turns that training may draw.
             memory: share of the evidence that is left a step later.
+            pool: names the turns and their order; a state of other ones is refused.
         """
-        self._memory = memory
+        self._memory, self._pool = memory, pool
         self.passes_N, self.fails_N = passes_N, fails_N
         self.seen_N = np.zeros(len(passes_N), np.int32)
         """Step of the last rewards."""
@@ -81,6 +84,7 @@ class Beliefs:
             active=self.active_N,
             now=np.array([*self._now, self._now_step]),
             counters=np.array(counters, np.float64),
+            pool=np.array(self._pool),
         )
         return file.getvalue()
 
@@ -88,20 +92,21 @@ class Beliefs:
         """Take over what `to_bytes` gave, and return the counters.
 
         Raises:
-            ValueError: it is of another number of turns, or no such state.
+            ValueError: it is of other turns, or no such state.
         """
         kinds = {"passes": "float64", "fails": "float64", "seen": "int32", "active": "bool"}
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
-                found = {name: file[name] for name in (*kinds, "now", "counters")}
+                found = {name: file[name] for name in (*kinds, "now", "counters", "pool")}
         except (KeyError, OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"not a state of fresh pivots ({error!r:.100})") from None
         for name, kind in kinds.items():
             if found[name].shape != self.passes_N.shape or found[name].dtype != kind:
                 raise ValueError(
-                    f"it has {found[name].size} turns and the run's pool {len(self.passes_N)}: the pivots or the "
-                    "trajectories are not what they were; set them back, or choose another output folder"
+                    f"it has {found[name].size} turns and the run's pool {len(self.passes_N)}: {_NOT_THE_POOL}"
                 )
+        if str(found["pool"]) != self._pool:
+            raise ValueError(f"its turns are others than the run's pool has, or in another order: {_NOT_THE_POOL}")
         self.passes_N, self.fails_N, self.seen_N, self.active_N = (found[name] for name in kinds)
         self._now, self._now_step = found["now"][:2], int(found["now"][2])
         return found["counters"].tolist()

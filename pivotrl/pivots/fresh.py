@@ -6,6 +6,7 @@ a re-profiling samples some of the others with the current policy, and those tha
 active. All of it is a pure function of the state and the step, and the state is part of the checkpoint.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,9 +49,13 @@ class FreshSampler:
         self.rounds = 1 + training.dynamic_sampling
         self.rule = Worth(config.fresh.samples, config.pivots.max_mean)
         """Of the re-profiling."""
-        counts = [(sum(rewards), len(rewards)) for rewards in (item.profile.rewards for item in pool)]
+        counts, names = [], hashlib.sha256()
+        for item in pool:
+            counts.append((sum(item.profile.rewards), len(item.profile.rewards)))
+            names.update(f"{item.id}\0".encode("utf-8", "surrogatepass"))
         passes_N, total_N = np.array(counts, np.float64).reshape(-1, 2).T.copy()
-        self._beliefs = Beliefs(passes_N, total_N - passes_N, np.arange(len(pool)) < pivots, config.fresh.memory)
+        active_N = np.arange(len(pool)) < pivots
+        self._beliefs = Beliefs(passes_N, total_N - passes_N, active_N, config.fresh.memory, names.hexdigest()[:32])
         self._last_profiled = self._reprofiled = self._samples = 0
         self._groups = self._with_signal = 0  # since the last re-profiling
         self._order: tuple[int, np.ndarray] | None = None  # only a cache

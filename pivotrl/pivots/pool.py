@@ -4,13 +4,14 @@ They have a pivot's form, so that a turn can become one without its trajectory's
 one has a profile without rewards. Only offsets are held in memory.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pivotrl.pivots.store import PivotFile
 from pivotrl.trajectories.records import Pivot, Profile, Rejected, Turn
-from pivotrl.trajectories.store import parse_json, read_jsonl, write_json, write_jsonl
+from pivotrl.trajectories.store import open_for_reading, parse_json, read_jsonl, write_json, write_jsonl
 from pivotrl.trajectories.turns import TurnReader
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def write_pool(config: "RunConfig", folder: Path, scorer: "Scorer", template: "C
         "template_hash": template.hash,
         "verifier": config.verifier.model_dump(mode="json"),
         "longest_prompt": config.rollout.max_model_len - config.rollout.max_new_tokens,
-        "bytes": {name: (folder / name).stat().st_size for name in ("pivots.jsonl", "profile.jsonl")},
+        "seed": config.seed,
+        "trajectories": config.trajectories.model_dump(mode="json"),
+        "content": {name: _digest(folder / name) for name in ("pivots.jsonl", "profile.jsonl")},
     }
     note = folder / "pool.json"
     if note.exists() and parse_json(note.read_text()).get("made_of") == made_of:
@@ -55,6 +58,11 @@ def write_pool(config: "RunConfig", folder: Path, scorer: "Scorer", template: "C
     left_out = {"turns": 0}
     count = write_jsonl(folder / "pool.jsonl", _others(config, folder, scorer, template, left_out))
     write_json(note, {"made_of": made_of, "turns": count, "unusable_turns": left_out["turns"]})
+
+
+def _digest(path: Path) -> str:
+    with open_for_reading(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _others(

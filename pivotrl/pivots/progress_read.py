@@ -71,7 +71,7 @@ class Results:
                     last = line
                 else:
                     self._end(begun, last)
-                    begun = parse_json(line.decode("ascii"))
+                    begun, last = parse_json(line.decode("ascii")), b""
                 offset += len(line)
         self._end(begun, last)
 

@@ -160,3 +160,14 @@ def test_too_few_pivots_name_the_remedy() -> None:
     tree = {"output": "u", "model": {"path": "u"}, "training": {"pivots_per_step": 30}, "fresh": {"enabled": True}}
     with pytest.raises(ValueError, match=r"training\.pivots_per_step is 30, but there are 24 pivots"):
         FreshSampler(POOL, PIVOTS, parse_config(tree, "test"))
+
+
+def test_a_state_of_other_turns_is_refused_even_of_as_many() -> None:
+    one = sampler()
+    one.observe(0, [[1.0] * G] * B)
+    tree = {"output": "unused", "model": {"path": "unused"}, "fresh": {"enabled": True}}
+    config = parse_config(tree | {"training": {"pivots_per_step": B, "group_size": G}}, "test")
+    other = FreshSampler([*POOL[1:PIVOTS], POOL[0], *POOL[PIVOTS:]], PIVOTS, config)
+    with pytest.raises(ValueError, match="its turns are others than the run's pool has, or in another order"):
+        other.restore(one.state())
+    FreshSampler(POOL, PIVOTS, config).restore(one.state())

@@ -34,6 +34,15 @@ def test_pivots_and_pool_are_all_turns(tmp_path) -> None:
     written = (folder / "pool.jsonl").stat().st_mtime_ns
     write_pool(config, folder, scorer, template)
     assert (folder / "pool.jsonl").stat().st_mtime_ns == written, "it is there already"
+    file_of = folder / "profile.jsonl"
+    was = file_of.read_text()
+    file_of.write_text(was.replace("fake-model", "felt-model"))  # as many bytes
+    write_pool(config, folder, scorer, template)
+    assert "felt-model" in (folder / "pool.jsonl").read_text(), "of another selection, it is written anew"
+    written = (folder / "pool.jsonl").stat().st_mtime_ns
+    others = run_config([file], pivots={"limit": 40}, trajectories={"row_verifiers": False})
+    write_pool(others, folder, scorer, template)
+    assert (folder / "pool.jsonl").stat().st_mtime_ns != written, "of other trajectories, too"
     other = run_config([write_rows(tmp_path / "b.jsonl", [chat_row("t0")])])
     (folder / "pool.json").unlink()
     with pytest.raises(ValueError, match=r"is not in trajectories\.files; give the files"):

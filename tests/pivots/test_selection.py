@@ -373,3 +373,12 @@ def test_a_rows_verifier_that_is_none_is_one_line(name):
     with pytest.raises(ValueError, match=r"^verifier\.name: .* write ") as found:
         scorer.check(turn)
     assert "\n" not in str(found.value)
+
+
+def test_an_attempt_that_was_killed_before_its_first_turn_costs_nothing(tmp_path, trajectories):
+    whole, _ = select(settings(trajectories), tmp_path / "out")
+    (log,) = (tmp_path / "out" / "progress").glob("engine_*.jsonl")
+    with log.open("a") as file:
+        file.write(log.read_text().splitlines()[0].replace('"attempt":0', '"attempt":1') + "\n")
+    again, engine = select(settings(trajectories), tmp_path / "out")
+    assert not engine.requests and again["cost"] == whole["cost"]
