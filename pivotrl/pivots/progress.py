@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pivotrl.config import RunConfig
+from pivotrl.pivots.model_digest import model_digest
 from pivotrl.pivots.progress_line import fault_of
 from pivotrl.pivots.progress_read import Results
 from pivotrl.pivots.progress_write import EngineLog
@@ -150,7 +151,7 @@ class ProgressLog:
 
 def header_of(config: RunConfig, template_hash: str | None = None) -> dict[str, Any]:
     """What a selection's profiles depend on: settings, the template (left out where it is not known yet), and the
-    content of the files."""
+    content of the files and of the model."""
     header = {"seed": config.seed}
     if template_hash is not None:
         header["model.chat_template (hash)"] = template_hash
@@ -158,6 +159,7 @@ def header_of(config: RunConfig, template_hash: str | None = None) -> dict[str, 
         header |= {f"{section}.{key}": getattr(getattr(config, section), key) for key in keys}
     if config.pivots.profiling != "fixed":  # when a turn is settled depends on it
         header["pivots.max_mean"] = config.pivots.max_mean
+    header["weights in model.path (sha256)"] = model_digest(config.model.path)
     for path in (*config.trajectories.files, *filter(None, [config.trajectories.tools])):
         with open_for_reading(path) as file:
             header[f"content of {path} (sha256)"] = hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,6 +8,7 @@ from pivotrl.pivots.lock import FolderLock
 from pivotrl.pivots.report import describe, why_no_pivots
 from pivotrl.pivots.score import Scorer
 from pivotrl.pivots.selection import select_pivots, survey_files
+from pivotrl.policy.config import ModelConfig
 from pivotrl.train import sampler_of
 from pivotrl.trajectories.records import Pivot, Profile, Turn
 from pivotrl.trajectories.store import read_jsonl
@@ -382,3 +383,20 @@ def test_an_attempt_that_was_killed_before_its_first_turn_costs_nothing(tmp_path
         file.write(log.read_text().splitlines()[0].replace('"attempt":0', '"attempt":1') + "\n")
     again, engine = select(settings(trajectories), tmp_path / "out")
     assert not engine.requests and again["cost"] == whole["cost"]
+
+
+@pytest.mark.parametrize("size", [1000, (64 << 20) + 5])
+def test_other_weights_at_the_same_path_are_another_policy(tmp_path, trajectories, size):
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.parent.mkdir()
+    config = settings(trajectories).model_copy(update={"model": ModelConfig(path=str(weights.parent))})
+    for last, refused in ((b"a", False), (b"a", False), (b"b", True)):
+        with weights.open("wb") as file:
+            file.truncate(size)
+            file.seek(size - 1)
+            file.write(last)
+        if refused:
+            with pytest.raises(ValueError, match=r"weights in model\.path .* set it back to continue, or give another"):
+                select(config, tmp_path / "out")
+        else:
+            select(config, tmp_path / "out")
