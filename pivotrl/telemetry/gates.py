@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 """Metric -> number; None, NaN or an infinity where the number was not finite."""
 
 LEAST_STEPS = 5
-"""Steps that a running median needs before it is a bound."""
+"""Steps that a running median needs before it is a bound; all of the window's where it is shorter."""
 CANARY_BOUNDS = {"float32": 5e-4, "bfloat16": 1.0}
 
 
@@ -154,7 +154,7 @@ class GradNorm(Gate):
     remedy = "lower optimizer.lr or optimizer.clip_grad, or look at this step's samples"
 
     def __init__(self, config: GradNormGate, window: int) -> None:
-        self._config = config
+        self._config, self._least = config, min(LEAST_STEPS, window)
         self._last: deque[float] = deque(maxlen=window)
 
     def look(self, row: Row) -> Finding | None:
@@ -165,7 +165,7 @@ class GradNorm(Gate):
         found = None
         if self._config.above is not None:
             found = _above(row, "grad_norm", self._config.above, words, "health.grad_norm.above")
-        if found is None and self._config.times is not None and len(self._last) >= LEAST_STEPS:
+        if found is None and self._config.times is not None and len(self._last) >= self._least:
             usual = median(self._last)
             if usual > 0 and norm > (bound := self._config.times * usual):
                 held = f"{self._config.times:g} x the median {usual:.3g} of the last {len(self._last)} steps"

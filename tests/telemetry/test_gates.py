@@ -53,6 +53,13 @@ def test_a_well_run_is_never_spoken_of() -> None:
     assert spoke([WELL] * 60) == {}
 
 
+def test_a_window_shorter_than_a_median_needs_still_has_a_bound_of_the_gradient() -> None:
+    for window in (2, 4):
+        judge = Gates(HealthConfig(window=window), "float32")
+        said = [event.gate for step, row in enumerate(run_of(10, grad_norm=10.5)) for event in judge.judge(step, row)]
+        assert said == ["grad_norm"]
+
+
 @pytest.mark.parametrize(
     ("late", "gate", "fragments"),
     [
