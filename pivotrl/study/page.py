@@ -76,5 +76,6 @@ def setting(results: Results, findings: Findings) -> str:
         f"{', '.join(map(str, sizes.seeds))}, and validation chooses each run's point. All figures but the sweep's are "
         f"of {sizes.test_tasks} other live tasks (temperature 1) and {sizes.questions} questions of each of {families} "
         "families that training never touches (greedy, exact). Square brackets: the 95 % interval over seeds "
-        "(Student's t); round ones: each seed."
+        "(Student's t; of the training's seed only, with one set of trajectories and of test tasks); round ones: each "
+        "seed."
     )

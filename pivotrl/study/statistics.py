@@ -34,12 +34,12 @@ def over_seeds(values: Sequence[float]) -> Estimate:
 
 
 def bootstrap(groups: Sequence[str], draws: int = 2000, seed: int = 0) -> tuple[float, float]:
-    """95 % interval of the mean over groups of the share of ones, each group (a string of 0 and 1, one character a
-    task) drawn anew with replacement. What the tasks' choice is worth, the seeds as they are."""
+    """95 % interval of the mean over groups (seeds) of the share of ones. Each group is a string of 0 and 1, one
+    character a task, the same tasks in the same order: a task is drawn, with replacement, for all groups at once. What
+    the tasks' choice is worth, the seeds as they are."""
     rng = np.random.default_rng(seed)
-    # Drawing from zeros and ones with replacement is a binomial draw.
-    shares = [rng.binomial(len(bits), bits.count("1") / len(bits), draws) / len(bits) for bits in groups]
-    low, high = np.quantile(np.mean(shares, axis=0), (0.025, 0.975))
+    means = np.mean([[int(bit) for bit in bits] for bits in groups], axis=0)
+    low, high = np.quantile(rng.choice(means, (draws, len(means))).mean(axis=1), (0.025, 0.975))
     return float(low), float(high)
 
 

@@ -15,10 +15,11 @@ def test_students_interval_by_hand():
     assert over_seeds([4.0, 4.0]).low == over_seeds([4.0, 4.0]).high == 4.0
 
 
-def test_bootstrap_is_about_the_binomials_interval():
+def test_bootstrap_draws_a_task_for_all_seeds_at_once():
     low, high = bootstrap(["1" * 30 + "0" * 70] * 4)
-    half = 1.96 * math.sqrt(0.3 * 0.7 / 400)
-    assert (low, high) == pytest.approx((0.3 - half, 0.3 + half), abs=0.008)
+    half = 1.96 * math.sqrt(0.3 * 0.7 / 100)  # four seeds that fare alike at each task tell no more than one
+    assert (low, high) == pytest.approx((0.3 - half, 0.3 + half), abs=0.012)
+    assert bootstrap(["10" * 20, "01" * 20]) == (0.5, 0.5)
     assert bootstrap(["1" * 50]) == (1.0, 1.0)
 
 
