@@ -82,6 +82,8 @@ class RunLoop:
         for step in range(self.start, self._steps):
             yield step, self._observer.begin(step)
             if self._stopping:
+                if step + 1 < self._steps:
+                    self._observer.stops()
                 return
 
     def finish(

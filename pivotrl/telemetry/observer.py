@@ -26,6 +26,7 @@ class Observer:
         self._world = world
         self._trace = Trace(run / TRACE_FILE) if first and config.trace else None
         self._heartbeat = Heartbeat(run / HEARTBEAT_FILE, config.heartbeat_seconds) if first else None
+        self._ended = "finished"
         self._gpu = gpu.GpuMonitor(gpu_uuid(), config.gpu_seconds)
 
     def __enter__(self) -> Self:
@@ -34,13 +35,17 @@ class Observer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._gpu.close()
         if self._heartbeat is not None:
-            self._heartbeat.close("finished" if kind is None else f"ended by {kind.__name__}")
+            self._heartbeat.close(self._ended if kind is None else f"ended by {kind.__name__}")
 
     def begin(self, step: int) -> PhaseTimer:
         """The clock of a step that begins."""
         if self._heartbeat is None:
             return PhaseTimer(step)
         return PhaseTimer(step, functools.partial(self._heartbeat.enter, step))
+
+    def stops(self) -> None:
+        """The run was asked to stop before its last step: its heartbeat is not to end as that of a finished one."""
+        self._ended = "stopped"
 
     def end(self, timer: PhaseTimer) -> dict[str, float]:
         """Write the step's phases, and take the GPUs' figures (collective).

@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from pivotrl.run_loop import RunLoop
 from pivotrl.telemetry import gpu
 from pivotrl.telemetry.config import TelemetryConfig
 from pivotrl.telemetry.heartbeat import Heartbeat
@@ -105,6 +106,16 @@ def test_an_observer_on_a_cpu_has_phases_and_no_gpu(tmp_path: Path) -> None:
     with Observer(tmp_path / "other", TelemetryConfig(trace=False), SimpleNamespace(rank=1, world_size=1)) as observer:
         observer.end(observer.begin(0))
     assert not (tmp_path / "other").exists(), "rank 0 writes"
+
+
+def test_a_run_that_was_asked_to_stop_does_not_end_as_a_finished_one(tmp_path: Path) -> None:
+    for asked_after, phase in ((2, "stopped"), (3, "finished")):
+        loop = object.__new__(RunLoop)
+        loop.start, loop._steps, loop._stopping = 0, 3, False
+        with Observer(tmp_path, TelemetryConfig(), ALONE) as loop._observer:
+            for step, _ in loop.steps():
+                loop._stopping = step + 1 == asked_after
+        assert json.loads((tmp_path / "heartbeat.json").read_text())["phase"] == phase
 
 
 class NVMLError(Exception):
