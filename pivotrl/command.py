@@ -10,9 +10,14 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pivotrl.disk import describe
 from pivotrl.quiet import quiet
+
+if TYPE_CHECKING:
+    from pivotrl.config import RunConfig
+    from pivotrl.session import Session
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _RANK_0_SPEAKS_SECONDS = 10.0
@@ -27,6 +32,42 @@ def add_ranks(parser: argparse.ArgumentParser, default: int = 1) -> None:
         metavar="N",
         help=f"processes to start on this machine (default {default})",
     )
+
+
+def training_command(
+    module: str,
+    description: str | None,
+    train: Callable[["Session"], None],
+    check: Callable[["RunConfig"], object] = lambda config: None,
+) -> int:
+    """The command `python -m MODULE --ranks N --config CONFIG [section.key=value ...]` of a training.
+
+    Args:
+        train: what a session is opened for.
+        check: finds what else can be wrong with the configuration, before the minute that a session may take.
+
+    Returns:
+        The exit code, as `run_command`.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", required=True, help="YAML file of the run")
+    add_ranks(parser)
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
+    arguments = parser.parse_args()
+
+    def work() -> None:
+        from pivotrl.config import load_config
+        from pivotrl.policy.checkpoint_lock import refuse_if_held
+
+        config = load_config(arguments.config, arguments.overrides)
+        refuse_if_held(Path(config.output) / "checkpoints")
+        check(config)
+
+        from pivotrl.session import open_session
+
+        train(open_session(config))
+
+    return run_command(module, ["-m", module], arguments.ranks, work)
 
 
 def run_command(name: str, command: list[str], ranks: int, work: Callable[[], None]) -> int:

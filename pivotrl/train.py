@@ -7,13 +7,12 @@ Reads `OUTPUT/pivots/pivots.jsonl`, which tools/select_pivots.py wrote; started 
 checkpoint in `OUTPUT/checkpoints`. Asked to stop (`cluster/preemption.py`), it finishes its step, saves, and exits 0.
 """
 
-import argparse
 import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pivotrl.command import add_ranks, run_command
+from pivotrl.command import training_command
 
 if TYPE_CHECKING:
     from pivotrl.config import RunConfig
@@ -85,26 +84,7 @@ def sampler_of(config: "RunConfig") -> "PivotSampler":
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", required=True, help="YAML file of the run")
-    add_ranks(parser)
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
-    arguments = parser.parse_args()
-
-    def work() -> None:
-        from pivotrl.config import load_config
-        from pivotrl.policy.checkpoint_lock import refuse_if_held
-
-        config = load_config(arguments.config, arguments.overrides)
-        # Their errors come before the minute that a session may take.
-        refuse_if_held(Path(config.output) / "checkpoints")
-        sampler_of(config)
-
-        from pivotrl.session import open_session
-
-        train(open_session(config))
-
-    return run_command("pivotrl.train", ["-m", "pivotrl.train"], arguments.ranks, work)
+    return training_command("pivotrl.train", __doc__, train, sampler_of)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ with that advantage, behind its own prompt. Started again, it continues from the
 `OUTPUT/checkpoints`; a step that was not finished is played again.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pivotrl.command import add_ranks, run_command
+from pivotrl.command import training_command
 
 if TYPE_CHECKING:
     from pivotrl.config import RunConfig
@@ -200,25 +198,9 @@ def describe(episodes: Sequence["Episode"], size: int, seconds: Mapping[str, flo
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", required=True, help="YAML file of the run")
-    add_ranks(parser)
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
-    arguments = parser.parse_args()
-
-    def work() -> None:
-        from pivotrl.config import load_config
-        from pivotrl.policy.checkpoint_lock import refuse_if_held
-
-        config = load_config(arguments.config, arguments.overrides)
-        refuse_if_held(Path(config.output) / "checkpoints")
-        tasks_of(config), build_worlds(config)  # their errors come before the minute that a session may take
-
-        from pivotrl.session import open_session
-
-        train(open_session(config))
-
-    return run_command("pivotrl.baselines.end_to_end", ["-m", "pivotrl.baselines.end_to_end"], arguments.ranks, work)
+    return training_command(
+        "pivotrl.baselines.end_to_end", __doc__, train, lambda config: (tasks_of(config), build_worlds(config))
+    )
 
 
 if __name__ == "__main__":

@@ -7,13 +7,11 @@ Reads the training split of `trajectories.files`: every assistant turn is a targ
 would act on (`rows.py`). Started again, it continues from the newest checkpoint in `OUTPUT/checkpoints`.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pivotrl.command import add_ranks, run_command
+from pivotrl.command import training_command
 
 if TYPE_CHECKING:
     from pivotrl.baselines.rows import Imitated, Row
@@ -99,24 +97,7 @@ def describe(samples: Sequence["Sample"], seconds: Mapping[str, float]) -> dict[
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", required=True, help="YAML file of the run")
-    add_ranks(parser)
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="laid over the file")
-    arguments = parser.parse_args()
-
-    def work() -> None:
-        from pivotrl.config import load_config
-        from pivotrl.policy.checkpoint_lock import refuse_if_held
-
-        config = load_config(arguments.config, arguments.overrides)
-        refuse_if_held(Path(config.output) / "checkpoints")
-
-        from pivotrl.session import open_session
-
-        train(open_session(config))
-
-    return run_command("pivotrl.baselines.sft", ["-m", "pivotrl.baselines.sft"], arguments.ranks, work)
+    return training_command("pivotrl.baselines.sft", __doc__, train)
 
 
 if __name__ == "__main__":
