@@ -161,8 +161,8 @@ def read_metrics(path: Path, steps: int) -> dict[str, float]:
 
 @contextmanager
 def clock() -> Iterator[dict[str, float]]:
-    """Seconds of the wall clock and of the processor, this process's and its children's (the verifiers' workers), filled
-    in at the end."""
+    """Seconds of the wall clock and of the processor, filled in at the end. The children's count, since verdicts are
+    computed in some."""
     spent: dict[str, float] = {}
     wall, processor = time.perf_counter(), processor_seconds()
     yield spent
