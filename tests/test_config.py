@@ -110,10 +110,10 @@ def bomb(levels: int) -> str:
 def test_hostile_yaml_is_one_short_line_at_once(tmp_path: Path, lines: str, fragments: list[str]) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(f"model: {{path: model}}\n{lines}\noutput: runs/x\n")
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(ValueError, match=r"run\.yaml: ") as caught:
         load_config(file)
-    assert time.monotonic() - begin < 2
+    assert time.process_time() - begin < 2
     message = str(caught.value)
     assert "\n" not in message
     assert len(message) < 600 + len(str(file))

@@ -64,7 +64,7 @@ class PackedLinear(Landing):
 
     def close(self, written: Tensor) -> None:
         self.layer.weight = nn.Parameter(written, requires_grad=False)
-        self.layer.quant_method.process_weights_after_loading(self.layer)
+        _pack(self.layer)
 
 
 class PackedHead(Rows):
@@ -78,7 +78,13 @@ class PackedHead(Rows):
     def close(self, written: Tensor) -> None:
         super().close(written)
         for head in self.heads:
-            head.quant_method.process_weights_after_loading(head)
+            _pack(head)
+
+
+def _pack(layer: nn.Module) -> None:
+    """Let vLLM pack a layer's weight anew; the packed form from before is freed first, so that there is only one."""
+    layer.cpu_linear = None
+    layer.quant_method.process_weights_after_loading(layer)
 
 
 class Staging:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,9 @@ def run(*arguments, cwd):
     return subprocess.run([*COMMAND, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=60)
 
 
-def test_help_is_quick(tmp_path):
-    start = time.perf_counter()
+def test_help_says_the_options(tmp_path):
     done = run("--help", cwd=tmp_path)
     assert done.returncode == 0 and "--inspect" in done.stdout
-    assert time.perf_counter() - start < 5, "a loaded machine; 0.1 s on an idle one"
 
 
 def test_inspection_counts_without_torch(tmp_path):

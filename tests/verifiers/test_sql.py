@@ -191,8 +191,8 @@ def test_hostile_sql_is_judged_soon():
     units += ["offset (select double precision ", "ilike ( null limit(a, ", "a::int8range join a "]
     for unit in units:
         for length in (25 * len(unit), 3_000):
-            start = time.perf_counter()
+            start = time.process_time()
             assert compare("select a from t", "select " + (unit * length)[:length]) is not None
-            assert time.perf_counter() - start < 2, unit
+            assert time.process_time() - start < 2, unit
     assert compare("select 1", "select " + "1," * 600_000).reason == "too_long"
     assert compare("select 1", "select " + "1," * 400_000).reason == "not_parsed"
