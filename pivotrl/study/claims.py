@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pivotrl.study.findings import Findings, pairs
+from pivotrl.study.plan import ARM
 from pivotrl.study.statistics import Estimate, over_seeds
 
 
@@ -74,13 +75,19 @@ def claims(findings: Findings) -> list[Claim]:
         *found,
         cost_claim(findings, "4a", "turns", "at least 3 times fewer rollout turns", 3.0),
         cost_claim(findings, "4b", "seconds", "fewer seconds of the processor", 1.0),
+        cost_claim(findings, "4c", "turns", "at least 3 times fewer rollout turns", 3.0, CHEAP),
     ]
 
 
-def cost_claim(findings: Findings, number: str, what: str, words: str, bound: float) -> Claim:
+USUAL, CHEAP = ("pivotrl", "end_to_end"), ("thrifty", "end_to_end_half")
+
+
+def cost_claim(
+    findings: Findings, number: str, what: str, words: str, bound: float, arms: tuple[str, str] = USUAL
+) -> Claim:
     """End-to-end RL's cost (`turns` or `seconds`) to its best success, over PivotRL's to the same."""
     ratios, short = [], []
-    for own, its in pairs(findings, "pivotrl", "end_to_end"):
+    for own, its in pairs(findings, *arms):
         target = its.best.success
         needed, spent = own.cost_of(target, what), its.cost_of(target, what)
         if not spent:
@@ -89,7 +96,8 @@ def cost_claim(findings: Findings, number: str, what: str, words: str, bound: fl
             short.append(f"seed {own.seed}: {own.best.success:.0f} of {target:.0f} points")
         else:
             ratios.append(spent / needed)
-    text = f"{number}. PivotRL reaches end-to-end RL's best success with {words}: ratio, selection included"
+    text = f"{number}. {ARM[arms[0]].title} reaches {ARM[arms[1]].title}'s best success with {words}: ratio, "
+    text += "selection included"
     if short:
         return Claim(text, "times", bound, None, "not reached (" + "; ".join(short) + ")")
     return Claim(text, "times", bound, over_seeds(ratios))

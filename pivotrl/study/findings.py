@@ -51,6 +51,8 @@ class Run:
     signal_share: float | None
     """Mean share of training groups whose rewards differed, up to the last point."""
     stopped: str
+    selection: tuple[float, float] = (0.0, 0.0)
+    """Turns and processor seconds of the selection, which the points' include."""
 
     @property
     def best(self) -> Reached:
@@ -125,15 +127,16 @@ def _run(results: Results, arm: Arm, seed: int, rate: float, base: Point) -> Run
         chosen=max(range(len(points)), key=lambda index: (validation[index], -index)),
         signal_share=shares[-1] if shares else None,
         stopped=trained.get("stopped", ""),
+        selection=selection_cost(results, arm, seed),
     )
 
 
 def selection_cost(results: Results, arm: Arm, seed: int) -> tuple[float, float]:
     """(turns, processor seconds) of the arm's selection; nothing where it does not need its profile."""
-    if arm.turns not in ("functional", "strict"):
+    if arm.turns in ("", "random"):
         return 0.0, 0.0
     point = results.read(Job("select", arm.turns, seed))["points"][0]
-    return point["summary"]["candidates"] * results.sizes.profile_samples, point["processor_seconds"]
+    return point["summary"]["cost"]["samples"], point["processor_seconds"]
 
 
 def _reached(point: Point, base: Point, turns: float, seconds: float) -> Reached:

@@ -12,7 +12,7 @@ from pivotrl.study.plan import QUICK
 from pivotrl.study.plots import panels
 from pivotrl.study.remarks import remarks
 from pivotrl.study.results import Results
-from pivotrl.study.tables import arms_table, claim_row, families_table, sweep_table, table
+from pivotrl.study.tables import arms_table, claim_row, cost_table, families_table, sweep_table, table
 
 MARK = "<!-- below this line: written by hand, kept -->"
 SUCCESS = (
@@ -53,6 +53,10 @@ def sections(results: Results, findings: Findings, picture: str) -> list[str]:
         "## Change on each family, points",
         families_table(findings),
         f"Means over families count those that the base answers in at least {100 * KNOWN:.0f} % of the cases.",
+        "## Rollout turns to the same success",
+        cost_table(findings),
+        "Mean over seeds of the turns until the test success is first reached, linear between points. The paper's own "
+        "count leaves the selection out.",
         "## The whole frontier",
         f"![frontier]({picture})",
         "## The sweep",

@@ -17,12 +17,15 @@ class Arm:
     turns: str = ""
     """Which selection it trains on; see `SELECTIONS`."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    batch: float = 1.0
+    """Share of the usual pivots, or tasks, of a step."""
 
 
 SELECTIONS: dict[str, dict[str, Any]] = {
     "functional": {},
     "strict": {"verifier.name": "exact"},
     "random": {"pivots.keep": "all", "pivots.samples": 2},
+    "thrifty": {"pivots.profiling": "thrifty"},
 }
 """Name -> what it changes. Random turns need no profile: 2 samples is the least that selection can draw, and their cost
 is not charged."""
@@ -33,6 +36,8 @@ ARMS = (
     Arm("random", "random turns", "pivots", "random"),
     Arm("strict", "strict reward", "pivots", "strict", {"verifier.name": "exact"}),
     Arm("end_to_end", "end-to-end RL", "episodes"),
+    Arm("thrifty", "PivotRL, thrifty, half batch", "pivots", "thrifty", batch=0.5),
+    Arm("end_to_end_half", "end-to-end RL, half batch", "episodes", batch=0.5),
 )
 ARM = {arm.name: arm for arm in ARMS}
 

@@ -70,7 +70,8 @@ class Results:
 
     def finished(self) -> int:
         """How many of the whole study's jobs are done."""
-        return sum(self.done(job) for job in dict.fromkeys(jobs(self.sizes, self.best_rates())))
+        known = dict.fromkeys(jobs(self.sizes, self.best_rates()))
+        return sum(all(map(self.done, [job, *needs(job)])) for job in known)
 
 
 def share(bits: str) -> float:

@@ -28,7 +28,7 @@ def configure(job: Job, sizes: Sizes, folder: Path, base: Path, steps: int = 1) 
         "verifier": {"name": "tool_call"},
         "pivots": {"samples": sizes.profile_samples, "max_mean": 0.6},
         "rollout": {"max_model_len": CONTEXT, "max_new_tokens": NEW_TOKENS, "bank": False, "canary_tolerance": 1e-2},
-        "training": training | {"pivots_per_step": sizes.pivots_per_step},
+        "training": training,
         "optimizer": {"lr": job.rate or 5e-4, "warmup_steps": 5, "weight_decay": 0.0},
         # Saved after the last step of every stretch between two points; all of them are kept for the tests.
         "checkpoint": {"every": 0, "keep": 99},
@@ -45,7 +45,8 @@ def configure(job: Job, sizes: Sizes, folder: Path, base: Path, steps: int = 1) 
             tree["sft"] = {"trajectories_per_step": sizes.trajectories_per_step}
         elif arm.kind == "episodes":
             tree["environment"] = {"stream": STREAM, "tasks": sizes.trajectories}
-            tree["training"] |= {"pivots_per_step": sizes.tasks_per_step}
+        drawn = sizes.tasks_per_step if arm.kind == "episodes" else sizes.pivots_per_step
+        tree["training"] |= {"pivots_per_step": round(arm.batch * drawn)}
     for key, value in overrides.items():
         section, name = key.split(".")
         tree[section] = tree[section] | {name: value}

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from pivotrl.study.claims import Claim
-from pivotrl.study.findings import Findings
+from pivotrl.study.claims import CHEAP, USUAL, Claim
+from pivotrl.study.findings import Findings, pairs
 from pivotrl.study.plan import ARM
 from pivotrl.study.results import share
 from pivotrl.study.statistics import bootstrap, over_seeds
@@ -67,6 +67,25 @@ def families_table(findings: Findings) -> str:
         means = (sum(run.best.changes[name] for run in runs) / len(runs) for name in names)
         rows.append((ARM[arm].title, *(f"{mean:+.1f}" for mean in means)))
     return table(("arm", *names), rows)
+
+
+def cost_table(findings: Findings) -> str:
+    """Rollout turns to every tenth percent of success that all seeds of a pair of arms reach: means over seeds."""
+    rows = []
+    for own, other in (USUAL, CHEAP):
+        for level in range(10, 100, 10):
+            spent = [
+                (mine.cost_of(level, "turns"), mine.selection[0], its.cost_of(level, "turns"))
+                for mine, its in pairs(findings, own, other)
+            ]
+            if any(not mine or not its for mine, _, its in spent):
+                continue
+            mine, selection, its = (sum(column) / len(spent) for column in zip(*spent, strict=True))
+            names = f"{ARM[own].title} / {ARM[other].title}"
+            ratios = (f"{its / mine:.1f}", f"{its / (mine - selection):.1f}" if mine > selection else "")
+            rows.append((names, f"{level} %", f"{mine - selection:,.0f} + {selection:,.0f}", f"{its:,.0f}", *ratios))
+    head = ("arms", "success", "first: training + selection", "second", "ratio", "ratio without selection")
+    return table(head, rows)
 
 
 def sweep_table(findings: Findings, points: Mapping[str, tuple[int, ...]]) -> str:

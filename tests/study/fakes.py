@@ -13,7 +13,7 @@ SIZES = Sizes(
 )
 FAMILIES = ("add", "sort")
 """And "chance", which the base does not know: nothing that happens to it counts."""
-TURNS = {"pivotrl": 50, "random": 50, "strict": 50, "sft": 0, "end_to_end": 1000}
+TURNS = {"pivotrl": 50, "random": 50, "strict": 50, "sft": 0, "end_to_end": 1000, "thrifty": 25, "end_to_end_half": 500}
 """Rollout turns of a step."""
 
 
@@ -41,7 +41,7 @@ def write_base(results: Results) -> None:
 def write_selections(results: Results) -> None:
     for seed in SIZES.seeds:
         for name in SELECTIONS:
-            summary = {"candidates": 10, "pivots": 7}
+            summary = {"candidates": 10, "pivots": 7, "cost": {"samples": 30 if name == "thrifty" else 80}}
             point = {"step": 0, "summary": summary, "seconds": 5.0, "processor_seconds": 4.0}
             results.write(Job("select", name, seed), {"points": [point]})
 
@@ -65,6 +65,8 @@ CURVES = {
     "random": [(0.4, 0.9), (0.7, 0.9)],
     "strict": [(0.2, 0.9), (0.3, 0.88)],
     "end_to_end": [(0.3, 0.9), (0.6, 0.9)],
+    "thrifty": [(0.4, 0.9), (0.6, 0.9)],
+    "end_to_end_half": [(0.2, 0.9), (0.5, 0.9)],
 }
 
 

@@ -40,6 +40,7 @@ def test_selection_is_charged_where_it_is_needed(results):
     runs = find(results).runs
     assert [point.turns for point in runs["pivotrl"][0].points] == [0, 580, 1080]  # 10 turns x 8 samples, 50 a step
     assert [point.turns for point in runs["random"][0].points] == [0, 500, 1000]
+    assert [point.turns for point in runs["thrifty"][0].points] == [0, 280, 530]  # what its profile drew, 25 a step
     assert [point.seconds for point in runs["pivotrl"][0].points] == [0, 6, 8]
     assert [point.turns for point in runs["sft"][0].points] == [0, 0, 0]
 
@@ -47,7 +48,7 @@ def test_selection_is_charged_where_it_is_needed(results):
 def test_claims_by_hand(results):
     found = by_number(results)
     assert {number: claim.verdict for number, claim in found.items()} == dict.fromkeys(
-        ("1a", "1b", "2", "3a", "3b", "4a"), "shown"
+        ("1a", "1b", "2", "3a", "3b", "4a", "4c"), "shown"
     ) | {"4b": "not shown"}
     assert found["1a"].estimate.mean == pytest.approx(0)
     # At SFT's 60 points both are compared: PivotRL got there without a loss, SFT lost 40 points.
@@ -56,6 +57,8 @@ def test_claims_by_hand(results):
     # End-to-end RL needs 20 steps of 1000 turns for its 60 points; PivotRL 80 + 500, at its first point.
     assert found["4a"].estimate.values[1] == pytest.approx(20000 / 580)
     assert found["4b"].estimate.values[1] == pytest.approx(4 / 6)
+    # At half a batch: 20 steps of 500 turns for 50 points; 30 + 25 x 15, halfway between its two points.
+    assert found["4c"].estimate.values[1] == pytest.approx(10000 / 405)
 
 
 def test_what_does_not_hold_is_said(tmp_path):

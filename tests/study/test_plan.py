@@ -19,7 +19,7 @@ def test_an_arms_seeds_wait_for_its_sweep(tmp_path):
     results = Results(tmp_path, SIZES)
     first = results.open_jobs()
     assert {job.stage for job in first} == {"select", "train", "base"}
-    assert {job.name for job in first if job.stage == "train"} == {"sft", "end_to_end"}, "others need their selection"
+    assert {job.name for job in first if job.stage == "train"} == {"sft", "end_to_end", "end_to_end_half"}
     assert all(job.seed == 1 for job in first if job.stage == "train")
     write_selections(results)
     assert {job.name for job in results.open_jobs() if job.stage == "train"} == set(ARM)

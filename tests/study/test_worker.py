@@ -33,7 +33,7 @@ class FakeWorker:
         FakeWorker.done.append(job)
         result = self.results.read(job)
         if job.stage == "select":
-            summary = {"candidates": 10, "pivots": 7}
+            summary = {"candidates": 10, "pivots": 7, "cost": {"samples": 80}}
             self._write(job, {"points": [{"step": 0, "summary": summary, "seconds": 1.0, "processor_seconds": 1.0}]})
             return
         if job.stage == "base":
@@ -61,7 +61,7 @@ def test_one_worker_does_every_job_once(quick):
     worker.work(quick)
     results = Results(quick.out, QUICK)
     assert len(FakeWorker.done) == len(set(FakeWorker.done)) == count(QUICK) == results.finished()
-    assert len(claims(find(results))) == 7
+    assert len(claims(find(results))) == 8
 
 
 def test_killed_again_and_again_it_ends_with_the_same(quick, monkeypatch):
