@@ -8,7 +8,7 @@ forgotten: they are shown and not counted in means.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pivotrl.study.plan import ARM, ARMS, Arm, Job
+from pivotrl.study.plan import ARM, Arm, Job
 from pivotrl.study.results import Point, Results, share
 from pivotrl.study.statistics import at, first_reach
 
@@ -89,9 +89,9 @@ def find(results: Results) -> Findings:
     left = results.open_jobs()
     if left:
         raise ValueError(f"{results.folder}: the study is not done ({left[0]} is next); start it again, it continues")
-    seeds, rates = results.sizes.seeds, results.best_rates()
+    seeds, rates, arms = results.sizes.seeds, results.best_rates(), [ARM[name] for name in results.sizes.arms]
     base = {seed: results.read(Job("base", "base", seed))["points"][0] for seed in seeds}
-    runs = {arm.name: [_run(results, arm, seed, rates[arm.name], base[seed]) for seed in seeds] for arm in ARMS}
+    runs = {arm.name: [_run(results, arm, seed, rates[arm.name], base[seed]) for seed in seeds] for arm in arms}
     sweep = {
         arm.name: {
             rate: [
@@ -100,9 +100,9 @@ def find(results: Results) -> Findings:
             ]
             for rate in results.sizes.rates
         }
-        for arm in ARMS
+        for arm in arms
     }
-    names = {arm.turns for arm in ARMS if arm.turns}
+    names = {arm.turns for arm in arms if arm.turns}
     selections = {
         name: [results.read(Job("select", name, seed))["points"][0] for seed in seeds] for name in sorted(names)
     }
@@ -171,5 +171,4 @@ def _change(point: Point, base: Point) -> float:
 
 def pairs(findings: Findings, name: str, other: str) -> Sequence[tuple[Run, Run]]:
     """The runs of two arms, seed by seed."""
-    assert name in ARM and other in ARM
     return list(zip(findings.runs[name], findings.runs[other], strict=True))

@@ -8,10 +8,11 @@ from pathlib import Path
 from pivotrl.study.claims import claims
 from pivotrl.study.figure import figure
 from pivotrl.study.findings import KNOWN, Findings, find
-from pivotrl.study.plan import QUICK
+from pivotrl.study.plan import QUICK, QUICK_SETTLED, SETTLED
 from pivotrl.study.plots import panels
 from pivotrl.study.remarks import remarks
 from pivotrl.study.results import Results
+from pivotrl.study.settled import settled_step
 from pivotrl.study.tables import arms_table, claim_row, cost_table, families_table, sweep_table, table
 
 MARK = "<!-- below this line: written by hand, kept -->"
@@ -38,11 +39,18 @@ def write_page(results: Results, page: Path) -> list[Path]:
 def sections(results: Results, findings: Findings, picture: str) -> list[str]:
     """The page's paragraphs and tables."""
     made = claims(findings)
+    costs = [
+        "## Rollout turns to the same success",
+        cost_table(findings),
+        "Mean over seeds of the turns until the test success is first reached, linear between points. The paper's own "
+        "count leaves the selection out.",
+    ]
+    settled = results.sizes in (SETTLED, QUICK_SETTLED)
     small = ["**These are the sizes of --quick: they show that everything runs, and nothing else.**"]
     return [
-        "# The study",
+        "# The study" + (": a base for which most turns are settled" if settled else ""),
         f"`bash tools/study.sh` makes this page, all its figures and `{picture}`, and continues where it was killed.",
-        *(small if results.sizes == QUICK else []),
+        *(small if results.sizes in (QUICK, QUICK_SETTLED) else []),
         setting(results, findings),
         "## The paper's claims",
         table(("claim", "bound", "found", "verdict"), [claim_row(claim) for claim in made]),
@@ -53,10 +61,7 @@ def sections(results: Results, findings: Findings, picture: str) -> list[str]:
         "## Change on each family, points",
         families_table(findings),
         f"Means over families count those that the base answers in at least {100 * KNOWN:.0f} % of the cases.",
-        "## Rollout turns to the same success",
-        cost_table(findings),
-        "Mean over seeds of the turns until the test success is first reached, linear between points. The paper's own "
-        "count leaves the selection out.",
+        *([] if settled else costs),
         "## The whole frontier",
         f"![frontier]({picture})",
         "## The sweep",
@@ -72,11 +77,17 @@ def setting(results: Results, findings: Findings) -> str:
     sizes = results.sizes
     first = sizes.seeds[0]
     families = len(findings.base[first]["families"])
+    base = ""
+    if sizes in (SETTLED, QUICK_SETTLED):
+        base = (
+            f"Its base is PivotRL's model of the first study ([study.md](study.md)), seed {first}, after its step "
+            f"{settled_step(sizes)}, and there are more trajectories. "
+        )
     return (
         f"A tiny Qwen3-MoE model (1.15 M parameters) at the demo's customer desk; {sizes.trajectories} expert "
-        "trajectories in another style than the base's (`pivotrl/demo/style.py`). Every arm gets the same sweep: "
-        f"{len(sizes.rates)} rates x {len(sizes.points['pivots'])} numbers of steps on seed {first}, judged by the "
-        f"success in {sizes.validation_tasks} live validation tasks; its best rate then runs on seeds "
+        f"trajectories in another style than the base's (`pivotrl/demo/style.py`). {base}Every arm gets the same "
+        f"sweep: {len(sizes.rates)} rates x {len(sizes.points['pivots'])} numbers of steps on seed {first}, judged by "
+        f"the success in {sizes.validation_tasks} live validation tasks; its best rate then runs on seeds "
         f"{', '.join(map(str, sizes.seeds))}, and validation chooses each run's point. All figures but the sweep's are "
         f"of {sizes.test_tasks} other live tasks (temperature 1) and {sizes.questions} questions of each of {families} "
         "families that training never touches (greedy, exact). Square brackets: the 95 % interval over seeds "

@@ -1,7 +1,7 @@
 """What the study runs: arms, sizes, and the jobs that follow from what is done so far."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Kind = Literal["pivots", "sft", "episodes"]
@@ -36,6 +36,7 @@ ARMS = (
     Arm("random", "random turns", "pivots", "random"),
     Arm("strict", "strict reward", "pivots", "strict", {"verifier.name": "exact"}),
     Arm("end_to_end", "end-to-end RL", "episodes"),
+    Arm("kl", "PivotRL with KL", "pivots", "functional", {"objective.beta": 0.01}),
     Arm("thrifty", "PivotRL, thrifty, half batch", "pivots", "thrifty", batch=0.5),
     Arm("end_to_end_half", "end-to-end RL, half batch", "episodes", batch=0.5),
 )
@@ -46,6 +47,7 @@ ARM = {arm.name: arm for arm in ARMS}
 class Sizes:
     """How much of everything. Every arm gets the same number of rates and of points on the steps' axis."""
 
+    arms: tuple[str, ...] = tuple(ARM)
     trajectories: int = 120
     """Expert trajectories, all of them for training."""
     seeds: tuple[int, ...] = (1, 2, 3)
@@ -88,6 +90,17 @@ QUICK = Sizes(
 """Minutes instead of hours: it shows that everything runs, and nothing else."""
 
 
+SETTLED = Sizes(arms=("pivotrl", "random"), trajectories=480, rates=(1e-4, 3e-4, 1e-3))
+"""A second contest, from a base that the first one trained: most turns are settled for it, as they are for the paper's
+models."""
+QUICK_SETTLED = replace(QUICK, arms=SETTLED.arms, trajectories=48)
+
+
+def sizes_of(quick: bool, settled: bool) -> Sizes:
+    """The sizes of a contest."""
+    return (QUICK_SETTLED if quick else SETTLED) if settled else (QUICK if quick else Sizes())
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One piece of work, and the folder of its results. Jobs of one `folder` may not run at the same time."""
@@ -122,13 +135,14 @@ def sweep(arm: Arm, sizes: Sizes) -> list[Job]:
 
 def jobs(sizes: Sizes, best_rate: Mapping[str, float]) -> Iterator[Job]:
     """All jobs that can be named: an arm's other seeds and its tests once its best rate is known. Longest first."""
-    first = sizes.seeds[0]
-    yield from (Job("select", name, first) for name in SELECTIONS)
-    for arm in reversed(ARMS):
+    first, arms = sizes.seeds[0], [ARM[name] for name in reversed(sizes.arms)]
+    selections = [name for name in SELECTIONS if name in {arm.turns for arm in arms}]
+    yield from (Job("select", name, first) for name in selections)
+    for arm in arms:
         yield from sweep(arm, sizes)
     yield from (Job("base", "base", seed) for seed in sizes.seeds)
-    yield from (Job("select", name, seed) for seed in sizes.seeds[1:] for name in SELECTIONS)
-    for arm in reversed(ARMS):
+    yield from (Job("select", name, seed) for seed in sizes.seeds[1:] for name in selections)
+    for arm in arms:
         if arm.name in best_rate:
             for seed in sizes.seeds:
                 job = Job("train", arm.name, seed, best_rate[arm.name])

@@ -2,7 +2,7 @@
 
 from pivotrl.study.claims import Claim
 from pivotrl.study.findings import Findings
-from pivotrl.study.plan import ARM, ARMS
+from pivotrl.study.plan import ARM
 from pivotrl.study.results import Point, Results
 
 
@@ -10,8 +10,8 @@ def remarks(findings: Findings, results: Results, made: list[Claim]) -> list[str
     """One line each."""
     rates = results.sizes.rates
     lines = []
-    for arm in ARMS:
-        runs = findings.runs[arm.name]
+    for name, runs in findings.runs.items():
+        arm = ARM[name]
         if runs[0].rate in (rates[0], rates[-1]):
             edge = "smallest" if runs[0].rate == rates[0] else "largest"
             lines.append(f"{arm.title}: its best rate is the {edge} of the sweep, so a better one may lie beyond.")

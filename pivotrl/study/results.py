@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-from pivotrl.study.plan import ARM, ARMS, Job, Sizes, jobs, needs, sweep
+from pivotrl.study.plan import ARM, Job, Sizes, jobs, needs, sweep
 from pivotrl.trajectories.store import write_json
 
 Point = dict[str, Any]
@@ -53,7 +53,7 @@ class Results:
         """Of every arm whose sweep is done: the rate with the highest validation success at any of its points, the
         smaller one of equals."""
         found = {}
-        for arm in ARMS:
+        for arm in (ARM[name] for name in self.sizes.arms):
             runs = sweep(arm, self.sizes)
             if all(self.done(run) for run in runs):
                 found[arm.name] = max(runs, key=lambda run: (self.best_success(run), -run.rate)).rate

@@ -2,9 +2,11 @@
 
     bash tools/study.sh [--quick]
     python -m pivotrl.study.run --out runs/study [--quick] [--workers 2] [--page docs/study.md]
+    python -m pivotrl.study.run --settled runs/study --out runs/study_settled [--quick] [--page docs/study_settled.md]
 
 Workers are processes of one rank each that take open jobs from the plan; what is on disk says what is left, so the
-command may be killed at any moment and started again. `--page-only` writes the page from what is there.
+command may be killed at any moment and started again. `--page-only` writes the page from what is there. `--settled` is
+a second, smaller contest, whose base is a model that the first one trained.
 """
 
 import argparse
@@ -27,13 +29,17 @@ def main() -> int:
     parser.add_argument(
         "--base", type=Path, default=Path("pivotrl/study/base"), help="model that every arm starts from"
     )
+    parser.add_argument(
+        "--settled", type=Path, default=None, metavar="STUDY", help="the second contest, from this first"
+    )
     parser.add_argument("--workers", type=int, default=2, help="processes side by side, one core each (default 2)")
     parser.add_argument("--quick", action="store_true", help="minutes instead of hours, to see that it works")
     parser.add_argument("--page-only", action="store_true", help="run nothing, write the page from what is there")
     options = parser.parse_args()
     if options.workers < 1:
         parser.error(f"--workers is {options.workers}: write a number of at least 1")
-    options.out = options.out or Path("runs/study_quick" if options.quick else "runs/study")
+    name = "study" + ("_settled" if options.settled else "") + ("_quick" if options.quick else "")
+    options.out = options.out or Path("runs") / name
     return run_alone("pivotrl.study.run", lambda: work(options))
 
 
@@ -41,13 +47,19 @@ def work(options: argparse.Namespace) -> None:
     """Prepare, run what is open, write the page."""
     from pivotrl.demo import trajectories
     from pivotrl.study.page import write_page
-    from pivotrl.study.plan import QUICK, Sizes
+    from pivotrl.study.plan import sizes_of
     from pivotrl.study.results import Results
     from pivotrl.study.settings import STREAM, TRAJECTORIES
+    from pivotrl.study.settled import export_base
 
-    sizes = QUICK if options.quick else Sizes()
+    sizes = sizes_of(options.quick, options.settled is not None)
+    if options.settled:
+        options.base = options.out / "base_model"
     results = Results(options.out, sizes)
     if not options.page_only:
+        if options.settled:
+            options.out.mkdir(parents=True, exist_ok=True)
+            export_base(options.settled, sizes, options.base)
         if not (options.base / "config.json").exists():
             raise ValueError(f"--base: {options.base} is no model folder; python -m pivotrl.study.make_base makes one")
         if not (options.out / TRAJECTORIES).exists():
@@ -65,6 +77,7 @@ def supervise(results, options: argparse.Namespace) -> None:
     logs.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pivotrl.study.worker", "--out", str(options.out), "--base", str(options.base)]
     command += ["--quick"] if options.quick else []
+    command += ["--settled"] if options.settled else []
     if not results.open_jobs():
         return
     workers = []

@@ -49,5 +49,5 @@ def configure(job: Job, sizes: Sizes, folder: Path, base: Path, steps: int = 1) 
         tree["training"] |= {"pivots_per_step": round(arm.batch * drawn)}
     for key, value in overrides.items():
         section, name = key.split(".")
-        tree[section] = tree[section] | {name: value}
+        tree[section] = tree.get(section, {}) | {name: value}
     return parse_config(tree, f"the study's {job}")

@@ -72,7 +72,7 @@ def families_table(findings: Findings) -> str:
 def cost_table(findings: Findings) -> str:
     """Rollout turns to every tenth percent of success that all seeds of a pair of arms reach: means over seeds."""
     rows = []
-    for own, other in (USUAL, CHEAP):
+    for own, other in (arms for arms in (USUAL, CHEAP) if findings.runs.keys() >= set(arms)):
         for level in range(10, 100, 10):
             spent = [
                 (mine.cost_of(level, "turns"), mine.selection[0], its.cost_of(level, "turns"))

@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of the study")
     parser.add_argument("--base", type=Path, required=True, help="model that every arm starts from")
     parser.add_argument("--quick", action="store_true", help="the small sizes")
+    parser.add_argument("--settled", action="store_true", help="the second contest's")
     options = parser.parse_args()
     end_with_parent()
     return run_command("pivotrl.study.worker", ["-m", "pivotrl.study.worker"], 1, lambda: work(options))
@@ -25,11 +26,11 @@ def main() -> int:
 
 def work(options: argparse.Namespace) -> None:
     """Claim an open job, do it, look again; wait where all that is open is claimed by others."""
-    from pivotrl.study.plan import QUICK, Sizes
+    from pivotrl.study.plan import sizes_of
     from pivotrl.study.results import Claim, Results
     from pivotrl.study.work import Worker
 
-    results = Results(options.out, QUICK if options.quick else Sizes())
+    results = Results(options.out, sizes_of(options.quick, options.settled))
     worker = Worker(results, options.base)
     while jobs := results.open_jobs():
         for job in jobs:

@@ -13,7 +13,16 @@ SIZES = Sizes(
 )
 FAMILIES = ("add", "sort")
 """And "chance", which the base does not know: nothing that happens to it counts."""
-TURNS = {"pivotrl": 50, "random": 50, "strict": 50, "sft": 0, "end_to_end": 1000, "thrifty": 25, "end_to_end_half": 500}
+TURNS = {
+    "pivotrl": 50,
+    "random": 50,
+    "strict": 50,
+    "sft": 0,
+    "end_to_end": 1000,
+    "thrifty": 25,
+    "kl": 50,
+    "end_to_end_half": 500,
+}
 """Rollout turns of a step."""
 
 
@@ -65,6 +74,7 @@ CURVES = {
     "random": [(0.4, 0.9), (0.7, 0.9)],
     "strict": [(0.2, 0.9), (0.3, 0.88)],
     "end_to_end": [(0.3, 0.9), (0.6, 0.9)],
+    "kl": [(0.5, 0.9), (0.7, 0.9)],
     "thrifty": [(0.4, 0.9), (0.6, 0.9)],
     "end_to_end_half": [(0.2, 0.9), (0.5, 0.9)],
 }
@@ -74,7 +84,7 @@ def write_all(results: Results, curves: dict = CURVES) -> None:
     """The whole study; the first rate is the worse one. Seeds differ by a point of success."""
     write_base(results)
     write_selections(results)
-    for arm in ARMS:
+    for arm in (arm for arm in ARMS if arm.name in results.sizes.arms):
         write_run(results, Job("train", arm.name, 1, 1e-4), [(0.11, 0.9), (0.12, 0.9)], tested=False)
         for seed in SIZES.seeds:
             curve = [(success + 0.01 * (seed - 2), families) for success, families in curves[arm.name]]

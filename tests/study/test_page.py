@@ -48,7 +48,7 @@ def test_selection_is_charged_where_it_is_needed(results):
 def test_claims_by_hand(results):
     found = by_number(results)
     assert {number: claim.verdict for number, claim in found.items()} == dict.fromkeys(
-        ("1a", "1b", "2", "3a", "3b", "4a", "4c"), "shown"
+        ("1a", "1b", "1c", "2", "3a", "3b", "4a", "4c"), "shown"
     ) | {"4b": "not shown"}
     assert found["1a"].estimate.mean == pytest.approx(0)
     # At SFT's 60 points both are compared: PivotRL got there without a loss, SFT lost 40 points.

@@ -81,7 +81,10 @@ def test_configurations_differ_where_they_should(tmp_path):
     assert of(Job("select", "strict", 1)).verifier.name == "exact"
     assert of(Job("select", "random", 1)).pivots.keep == "all"
     assert of(Job("select", "functional", 1)).pivots.keep == "pivots"
-    assert all(run.objective.beta == 0 for run in runs.values())
+    assert {name for name, run in runs.items() if run.objective.beta} == {"kl"}
+    sizes = {name: run.training.pivots_per_step for name, run in runs.items()}
+    assert sizes["thrifty"] == sizes["pivotrl"] // 2 and sizes["end_to_end_half"] == sizes["end_to_end"] // 2
+    assert of(Job("select", "thrifty", 1)).pivots.profiling == "thrifty"
 
 
 @pytest.mark.parametrize("stage", ["train", "test"])

@@ -54,14 +54,14 @@ class FakeWorker:
 def quick(monkeypatch, tmp_path):
     monkeypatch.setattr(work, "Worker", FakeWorker)
     monkeypatch.setattr(FakeWorker, "done", [])
-    return argparse.Namespace(out=tmp_path, base=tmp_path, quick=True)
+    return argparse.Namespace(out=tmp_path, base=tmp_path, quick=True, settled=False)
 
 
 def test_one_worker_does_every_job_once(quick):
     worker.work(quick)
     results = Results(quick.out, QUICK)
     assert len(FakeWorker.done) == len(set(FakeWorker.done)) == count(QUICK) == results.finished()
-    assert len(claims(find(results))) == 8
+    assert len(claims(find(results))) == 9
 
 
 def test_killed_again_and_again_it_ends_with_the_same(quick, monkeypatch):

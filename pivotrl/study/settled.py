@@ -1,0 +1,39 @@
+"""The base of the second contest: a model on which PivotRL has trained for a while, so that most turns are settled."""
+
+from pathlib import Path
+
+from pivotrl.study.plan import QUICK, QUICK_SETTLED, Job, Sizes
+from pivotrl.study.results import Results
+
+
+def settled_step(sizes: Sizes) -> int:
+    """The step after which it is taken: the middle one of PivotRL's points."""
+    points = first_sizes(sizes).points["pivots"]
+    return points[len(points) // 2]
+
+
+def first_sizes(sizes: Sizes) -> Sizes:
+    """Sizes of the study whose model it is."""
+    return QUICK if sizes == QUICK_SETTLED else Sizes()
+
+
+def export_base(first: Path, sizes: Sizes, out: Path) -> None:
+    """Write the base as a Hugging Face folder, where it is not there yet.
+
+    Args:
+        first: folder of the first study.
+
+    Raises:
+        ValueError: that study is not done.
+    """
+    from pivotrl.policy.convert import to_hf
+
+    if out.exists():
+        return
+    results = Results(first, first_sizes(sizes))
+    rate = results.best_rates().get("pivotrl")
+    if rate is None:
+        raise ValueError(f"{first}: PivotRL's sweep is not done; run the first study before the one from its model")
+    run = Job("train", "pivotrl", results.sizes.seeds[0], rate)
+    checkpoint = first / run.folder / "checkpoints" / f"step_{settled_step(sizes):06d}"
+    to_hf(checkpoint, out, 2**30)
