@@ -298,6 +298,8 @@ def _number(row: Row, name: str) -> float | None:
 
 def _above(row: Row, name: str, bound: float, words: str, key: str) -> Finding | None:
     value = _number(row, name)
+    if value is None and name in row:
+        return Finding(None, bound, f"{words} is no finite number")
     if value is None or value <= bound:
         return None
     return Finding(value, bound, f"{words} is {value:.3g}, above {bound:.3g} ({key})")

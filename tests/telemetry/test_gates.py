@@ -67,6 +67,8 @@ def test_a_window_shorter_than_a_median_needs_still_has_a_bound_of_the_gradient(
         ({"grad_norm": None}, "finite", ["the gradient's norm is no finite number"]),
         ({"gap": 0.06}, "gap", ["0.06, above 0.05 (health.gap.above)", "canary_error"]),
         ({"canary_error": 6e-4}, "canary", ["0.0006, above 0.0005"]),
+        ({"gap": None}, "gap", ["the mean gap of sampler and trainer is no finite number"]),
+        ({"canary_error": math.inf}, "canary", ["the canary's error is no finite number"]),
         ({"grad_norm": 10.5}, "grad_norm", ["10.5, above 10 (10 x the median 1 of the last 6 steps)"]),
         (
             {"reason.format": 0.4, "reason.no_action": 0.2},
@@ -89,7 +91,7 @@ def test_one_figure_out_of_bounds_is_one_line(late: dict, gate: str, fragments: 
 
 @pytest.mark.parametrize(
     "late",
-    [{"gap": 0.049}, {"canary_error": 4e-4}, {"grad_norm": 9.9}, {"reason.format": 0.5}, {"gap": None}],
+    [{"gap": 0.049}, {"canary_error": 4e-4}, {"grad_norm": 9.9}, {"reason.format": 0.5}],
 )
 def test_just_within_bounds_is_silent(late: dict) -> None:
     assert spoke(run_of(10, **late)) == {}
