@@ -33,7 +33,7 @@ class Reached:
     bits: str
     """One 0 or 1 a test task."""
     turns: float
-    """Rollout turns spent until here, those of the selection included."""
+    """Rollout turns spent until here, those of the selection included: the base's are the selection's."""
     seconds: float
     """Seconds of the processor spent until here, those of the selection included; measuring is not."""
 
@@ -67,6 +67,8 @@ class Run:
 
     def cost_of(self, success: float, what: str) -> float | None:
         """`turns` or `seconds` until the run first reaches `success`, linear between points; None if it never does."""
+        if self.points[0].success >= success:
+            return 0.0
         return first_reach([(getattr(p, what), p.success) for p in self.points], success)
 
 
@@ -113,7 +115,7 @@ def _run(results: Results, arm: Arm, seed: int, rate: float, base: Point) -> Run
     trained = results.read(Job("train", arm.name, seed, rate))
     tested = results.read(Job("test", arm.name, seed, rate))["points"]
     turns, seconds = selection_cost(results, arm, seed)
-    points = [_reached(base, base, 0.0, 0.0)]
+    points = [_reached(base, base, turns, seconds)]  # the whole selection is spent before the first step
     for train, test in zip(trained["points"], tested, strict=True):
         seconds += train["processor_seconds"]
         points.append(_reached(test, base, turns + train["rollout_turns"], seconds))

@@ -38,10 +38,10 @@ def test_points_are_changes_against_the_base(results):
 
 def test_selection_is_charged_where_it_is_needed(results):
     runs = find(results).runs
-    assert [point.turns for point in runs["pivotrl"][0].points] == [0, 580, 1080]  # 10 turns x 8 samples, 50 a step
+    assert [point.turns for point in runs["pivotrl"][0].points] == [80, 580, 1080]  # 10 turns x 8 samples, 50 a step
     assert [point.turns for point in runs["random"][0].points] == [0, 500, 1000]
-    assert [point.turns for point in runs["thrifty"][0].points] == [0, 280, 530]  # what its profile drew, 25 a step
-    assert [point.seconds for point in runs["pivotrl"][0].points] == [0, 6, 8]
+    assert [point.turns for point in runs["thrifty"][0].points] == [30, 280, 530]  # what its profile drew, 25 a step
+    assert [point.seconds for point in runs["pivotrl"][0].points] == [4, 6, 8]
     assert [point.turns for point in runs["sft"][0].points] == [0, 0, 0]
 
 
@@ -144,3 +144,10 @@ def test_metrics_are_read_up_to_the_point_and_once(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows[:3], *rows[1:]]))
     told = read_metrics(path, 3)
     assert told == {"rollout_turns": 30, "sampled_tokens": 15, "signal_share": 0.5, "reward": 2}
+
+
+def test_a_selection_is_spent_before_the_first_step(results):
+    (run, *_) = find(results).runs["pivotrl"]
+    assert run.cost_of(5, "turns") == 0, "the base has it"
+    # A fifth of the way from the base's 10 points to the first point's 59, which is 10 steps of 50 turns away.
+    assert run.cost_of(10 + 49 / 5, "turns") == pytest.approx(80 + 500 / 5)
