@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pivotrl.telemetry.charts import HEIGHT, WIDTH, Series, line_chart
 from pivotrl.telemetry.page import escape
 
-COLOURS = ("#2f6fed", "#d9480f", "#2b8a3e", "#862e9c", "#c92a2a", "#0b7285")
+COLOURS = ("#2f6fed", "#d9480f", "#2b8a3e", "#862e9c", "#c92a2a", "#0b7285", "#b8860b", "#5c6773")
 _GAP, _TITLE, _FOOT, _LEGEND_LINE = 24, 26, 18, 16
 _STYLE = (
     f"svg{{{''.join(f'--c{n}:{colour};' for n, colour in enumerate(COLOURS))}--line:#e3e3e3;overflow:visible}}"
@@ -28,7 +28,7 @@ class Panel:
 
 def figure(panels: Sequence[Panel], columns: int = 2) -> str:
     """The panels in rows of `columns`, with a legend under each, as the text of an SVG file."""
-    legend = _LEGEND_LINE * max(-(-len(panel.series) // 3) for panel in panels)
+    legend = _LEGEND_LINE * max(-(-len(panel.series) // 2) for panel in panels)
     width, height = WIDTH + _GAP, _TITLE + HEIGHT + _FOOT + legend + _GAP
     rows = -(-len(panels) // columns)
     body = "".join(
@@ -54,7 +54,7 @@ def _panel(panel: Panel) -> str:
         f'<text x="{WIDTH - 8}" y="{foot}" text-anchor="end">{escape(panel.x_label)}</text>',
     ]
     for index, name in enumerate(panel.series):
-        x, y = 8 + index % 3 * 118, foot + _FOOT + index // 3 * _LEGEND_LINE
-        parts.append(f'<rect x="{x}" y="{y - 8}" width="9" height="9" fill="var(--c{index % 6})"/>')
+        x, y = 8 + index % 2 * 177, foot + _FOOT + index // 2 * _LEGEND_LINE
+        parts.append(f'<rect x="{x}" y="{y - 8}" width="9" height="9" fill="var(--c{index % len(COLOURS)})"/>')
         parts.append(f'<text x="{x + 13}" y="{y}">{escape(name)}</text>')
     return "".join(parts)

@@ -33,7 +33,9 @@ def remarks(findings: Findings, results: Results, made: list[Claim]) -> list[str
 def _cost_line(name: str, points: list[Point]) -> str:
     summaries = [point["summary"] for point in points]
     seconds = sum(point["processor_seconds"] for point in points) / len(points)
-    kept = ", ".join(f"{summary['pivots']} of {summary['candidates']}" for summary in summaries)
+    kept = ", ".join(
+        f"{summary['pivots']} of {summary['candidates']} ({summary['mixed']} mixed)" for summary in summaries
+    )
     charged = "" if name != "random" else "; not charged, since random turns need no profile"
     return f"Selection {name}: kept {kept} turns (one a seed), {seconds:.0f} s of the processor each{charged}."
 

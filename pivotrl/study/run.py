@@ -19,13 +19,15 @@ from pivotrl.command import run_alone
 
 POLL_SECONDS = 5.0
 REPORT_SECONDS = 60.0
+STOP_SECONDS = 60.0
+"""For a worker that is asked to stop to end in."""
 
 
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=None, help="folder of the runs (runs/study, or runs/study_quick)")
-    parser.add_argument("--page", type=Path, default=None, help="page to write (default: study.md in --out)")
+    parser.add_argument("--page", type=Path, default=None, help="page to write (default: in --out)")
     parser.add_argument(
         "--base", type=Path, default=Path("pivotrl/study/base"), help="model that every arm starts from"
     )
@@ -40,6 +42,7 @@ def main() -> int:
         parser.error(f"--workers is {options.workers}: write a number of at least 1")
     name = "study" + ("_settled" if options.settled else "") + ("_quick" if options.quick else "")
     options.out = options.out or Path("runs") / name
+    options.page = options.page or options.out / ("study_settled.md" if options.settled else "study.md")
     return run_alone("pivotrl.study.run", lambda: work(options))
 
 
@@ -56,16 +59,16 @@ def work(options: argparse.Namespace) -> None:
     if options.settled:
         options.base = options.out / "base_model"
     results = Results(options.out, sizes)
+    if options.settled:
+        options.out.mkdir(parents=True, exist_ok=True)
+        export_base(options.settled, sizes, options.base)
     if not options.page_only:
-        if options.settled:
-            options.out.mkdir(parents=True, exist_ok=True)
-            export_base(options.settled, sizes, options.base)
         if not (options.base / "config.json").exists():
             raise ValueError(f"--base: {options.base} is no model folder; python -m pivotrl.study.make_base makes one")
         if not (options.out / TRAJECTORIES).exists():
             trajectories.write(options.out / TRAJECTORIES, sizes.trajectories, STREAM, "chatty")
         supervise(results, options)
-    for path in write_page(results, options.page or options.out / "study.md"):
+    for path in write_page(results, options.page):
         print(f"wrote {path}")
 
 
@@ -101,7 +104,11 @@ def supervise(results, options: argparse.Namespace) -> None:
         for worker in workers:
             if worker.poll() is None:
                 worker.terminate()
-                worker.wait()
+                try:
+                    worker.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    worker.kill()
+                    worker.wait()
 
 
 def progress(finished: int, total: int, before: int, seconds: float) -> str:

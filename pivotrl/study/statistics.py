@@ -33,6 +33,16 @@ def over_seeds(values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half, tuple(values))
 
 
+def over_seeds_of_ratios(values: Sequence[float]) -> Estimate:
+    """The geometric mean of 1 to 10 positive values and its interval: that of their logarithms."""
+    found = over_seeds([math.log(value) for value in values])
+    return Estimate(math.exp(found.mean), math.exp(found.low), _exp(found.high), tuple(values))
+
+
+def _exp(value: float) -> float:
+    return math.inf if value > 700 else math.exp(value)
+
+
 def bootstrap(groups: Sequence[str], draws: int = 2000, seed: int = 0) -> tuple[float, float]:
     """95 % interval of the mean over groups (seeds) of the share of ones. Each group is a string of 0 and 1, one
     character a task, the same tasks in the same order: a task is drawn, with replacement, for all groups at once. What

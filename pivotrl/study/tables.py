@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pivotrl.study.claims import CHEAP, USUAL, Claim
-from pivotrl.study.findings import Findings, pairs
+from pivotrl.study.findings import Findings
 from pivotrl.study.plan import ARM
 from pivotrl.study.results import share
 from pivotrl.study.statistics import bootstrap, over_seeds
@@ -70,20 +70,25 @@ def families_table(findings: Findings) -> str:
 
 
 def cost_table(findings: Findings) -> str:
-    """Rollout turns to every tenth percent of success that all seeds of a pair of arms reach: means over seeds."""
+    """Rollout turns to every tenth percent of success that all seeds of an arm of a pair reach: means over seeds."""
     rows = []
     for own, other in (arms for arms in (USUAL, CHEAP) if findings.runs.keys() >= set(arms)):
+        names = f"{ARM[own].title} / {ARM[other].title}"
         for level in range(10, 100, 10):
-            spent = [
-                (mine.cost_of(level, "turns"), mine.selection[0], its.cost_of(level, "turns"))
-                for mine, its in pairs(findings, own, other)
-            ]
-            if any(not mine or not its for mine, _, its in spent):
+            spent = [[run.cost_of(level, "turns") for run in findings.runs[name]] for name in (own, other)]
+            if not any(all(turns) for turns in spent):
                 continue
-            mine, selection, its = (sum(column) / len(spent) for column in zip(*spent, strict=True))
-            names = f"{ARM[own].title} / {ARM[other].title}"
-            ratios = (f"{its / mine:.1f}", f"{its / (mine - selection):.1f}" if mine > selection else "")
-            rows.append((names, f"{level} %", f"{mine - selection:,.0f} + {selection:,.0f}", f"{its:,.0f}", *ratios))
+            mine, its = (sum(turns) / len(turns) if all(turns) else None for turns in spent)
+            selection = sum(run.selection[0] for run in findings.runs[own]) / len(findings.runs[own])
+            cells = [f"{sum(map(bool, turns))} of {len(turns)} seeds" for turns in spent]
+            ratios = ["", ""]
+            if mine:
+                cells[0] = f"{mine - selection:,.0f} + {selection:,.0f}"
+            if its:
+                cells[1] = f"{its:,.0f}"
+            if mine and its:
+                ratios = [f"{its / mine:.1f}", f"{its / (mine - selection):.1f}"]
+            rows.append((names, f"{level} %", *cells, *ratios))
     head = ("arms", "success", "first: training + selection", "second", "ratio", "ratio without selection")
     return table(head, rows)
 

@@ -1,6 +1,7 @@
 """Does the study's jobs in one session: the engine starts once, the policy anew for every job."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from pivotrl.policy.checkpoint_rotation import name_of
 from pivotrl.study.measure import measure
 from pivotrl.study.plan import ARM, Job, needs
 from pivotrl.study.results import Results
@@ -49,6 +51,9 @@ class Worker:
 
         config = self._config(job)
         session = self._start(config)
+        shutil.rmtree(
+            Path(config.output) / "pivots", ignore_errors=True
+        )  # of a killed attempt, whose cost is not known
         with clock() as spent:
             summary = select_pivots(
                 config, session.engine, session.parser, session.template, Path(config.output) / "pivots"
@@ -70,12 +75,16 @@ class Worker:
             session = self._start(config) if session is None else _with(session, config)
             spent = result.get("trained", {})
             if spent.get("step") != step:
+                go_back(Path(config.output) / "checkpoints", max(done, default=0))
                 try:
                     with clock() as spent:
                         trainer_of(job)(session)
                 except HealthStop as stop:  # an arm that breaks at a rate is a result
                     self.results.write(job, {"points": points, "stopped": f"step {step}: {stop}"})
                     return
+                if not (Path(config.output) / "checkpoints" / name_of(step)).is_dir():
+                    raise SystemExit(f"{job}: asked to stop before step {step}")
+                done.add(step)
                 spent["step"] = step
                 self.results.write(job, {"points": points, "trained": spent})
             else:  # killed while it was measured: the weights are read, the time is known
@@ -133,6 +142,19 @@ def _with(session: "Session", config: "RunConfig") -> "Session":
     """The same policy, told to train on to another number of steps."""
     session.policy.config = config
     return replace(session, config=config)
+
+
+def go_back(checkpoints: Path, step: int) -> None:
+    """Let a run go on from its checkpoint of `step` (0: the start), though later ones are there: what an attempt that
+    was killed or stopped cost is not known, so its stretch is trained again."""
+    for folder in checkpoints.glob("step_*"):
+        if int(folder.name.removeprefix("step_").partition(".")[0]) > step:
+            shutil.rmtree(folder)
+    marker = checkpoints / "latest"
+    if step:
+        marker.write_text(name_of(step), encoding="ascii")
+    else:
+        marker.unlink(missing_ok=True)
 
 
 def trainer_of(job: Job) -> Callable[["Session"], None]:

@@ -1,6 +1,6 @@
 """Charts as inline SVG: lines, stacked areas, histograms, bars. Hovering shows values, without a script.
 
-A series is a list of (x, y) with y None where there is no value. Colours are CSS variables --c0 to --c5.
+A series is a list of (x, y) with y None where there is no value. Colours are CSS variables --c0 to --c7.
 """
 
 import math
@@ -10,6 +10,7 @@ from pivotrl.telemetry.page import escape, number
 
 WIDTH, HEIGHT = 340, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 8, 10, 24
+COLOURS = 8
 MAX_POINTS = 240
 """Longer series are averaged in equal runs of steps, which keeps the page small."""
 
@@ -35,7 +36,7 @@ def line_chart(
     for index, (name, line) in enumerate(lines.items()):
         shown = [(x, y) for x, y in line if y is not None]
         smooth = _smooth(shown) if len(shown) > 25 else None
-        colour = f"var(--c{index % 6})"
+        colour = f"var(--c{index % COLOURS})"
         body.append(_path(frame, shown, colour, 1.2 if smooth else 2, 0.3 if smooth else 1))
         if smooth:
             body.append(_path(frame, smooth, colour, 2, 1))
@@ -75,7 +76,7 @@ def stacked_chart(series: Mapping[str, Series]) -> str:
         above = [base + y for base, (_, y) in zip(below, line, strict=True)]
         edge = [*zip(xs, above, strict=True), *reversed([*zip(xs, below, strict=True)])]
         outline = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in edge)
-        fill = f'fill="var(--c{index % 6})" opacity=".8"'
+        fill = f'fill="var(--c{index % COLOURS})" opacity=".8"'
         body.append(f'<polygon points="{outline}" {fill}><title>{escape(name)}</title></polygon>')
         below = above
     return frame.draw("".join(body)) + _legend(list(lines))
@@ -160,7 +161,8 @@ def _dot(frame: _Frame, x: float, y: float, colour: str, name: str, visible: boo
 
 def _legend(names: Sequence[str]) -> str:
     items = (
-        f'<span><i style="background:var(--c{index % 6})"></i>{escape(name)}</span>' for index, name in enumerate(names)
+        f'<span><i style="background:var(--c{index % COLOURS})"></i>{escape(name)}</span>'
+        for index, name in enumerate(names)
     )
     return f'<div class="legend">{"".join(items)}</div>'
 

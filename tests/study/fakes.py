@@ -50,7 +50,7 @@ def write_base(results: Results) -> None:
 def write_selections(results: Results) -> None:
     for seed in SIZES.seeds:
         for name in SELECTIONS:
-            summary = {"candidates": 10, "pivots": 7, "cost": {"samples": 30 if name == "thrifty" else 80}}
+            summary = {"candidates": 10, "pivots": 7, "mixed": 8, "cost": {"samples": 30 if name == "thrifty" else 80}}
             point = {"step": 0, "summary": summary, "seconds": 5.0, "processor_seconds": 4.0}
             results.write(Job("select", name, seed), {"points": [point]})
 

@@ -73,7 +73,7 @@ def test_what_does_not_hold_is_said(tmp_path):
     assert {number: found[number].verdict for number in ("1a", "1b", "2", "3a", "4a")} == dict.fromkeys(
         ("1a", "1b", "2", "3a", "4a"), "not shown"
     )
-    assert "not reached (seed 1: 49 of 89 points" in found["4a"].figure
+    assert "not reached on every seed (seed 1: 49 of 89 points" in found["4a"].figure
     write_page(results, tmp_path / "study.md")
     text = (tmp_path / "study.md").read_text()
     assert "Claim 2 is not shown: 3 of 3 seeds miss its bound." in text

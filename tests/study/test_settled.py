@@ -28,21 +28,29 @@ def test_its_page_tells_the_base_and_leaves_out_what_it_has_not(tmp_path, monkey
     assert [claim.text.split(".")[0] for claim in claims(find(results))] == ["1a", "3a"]
     write_page(results, tmp_path / "study_settled.md")
     text = (tmp_path / "study_settled.md").read_text()
-    assert "most turns are settled" in text and "after its step 50" in text
+    assert "continued" in text and "after step 50" in text and "the first 120 are" in text
     assert "Rollout turns to the same success" not in text
 
 
 def test_the_base_is_the_middle_of_the_best_run(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("pivotrl.policy.convert.to_hf", lambda checkpoint, out, size: asked.append(checkpoint))
+
+    def to_hf(checkpoint, out, size):
+        asked.append(checkpoint)
+        out.mkdir()
+
+    monkeypatch.setattr("pivotrl.policy.convert.to_hf", to_hf)
     monkeypatch.setattr(settled, "first_sizes", lambda sizes: SIZES)
     results = Results(tmp_path / "first", SIZES)
     with pytest.raises(ValueError, match="sweep is not done"):
         settled.export_base(tmp_path / "first", SETTLED, tmp_path / "base")
     write_all(results)
-    settled.export_base(tmp_path / "first", SETTLED, tmp_path / "base")
-    run = Job("train", "pivotrl", 1, 1e-3)
-    assert asked == [tmp_path / "first" / run.folder / "checkpoints" / "step_000020"]
-    (tmp_path / "base").mkdir()
-    settled.export_base(tmp_path / "first", SETTLED, tmp_path / "base")
-    assert len(asked) == 1, "it is there"
+    checkpoint = tmp_path / "first" / Job("train", "pivotrl", 1, 1e-3).folder / "checkpoints" / "step_000020"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "checksums.json").write_text('{"files": {"a": 1}}')
+    for _ in range(2):
+        settled.export_base(tmp_path / "first", SETTLED, tmp_path / "base")
+        assert asked == [checkpoint], "made once"
+    (checkpoint / "checksums.json").write_text('{"files": {"a": 2}}')
+    with pytest.raises(ValueError, match="another checkpoint than"):
+        settled.export_base(tmp_path / "first", SETTLED, tmp_path / "base")

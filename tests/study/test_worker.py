@@ -33,7 +33,7 @@ class FakeWorker:
         FakeWorker.done.append(job)
         result = self.results.read(job)
         if job.stage == "select":
-            summary = {"candidates": 10, "pivots": 7, "cost": {"samples": 80}}
+            summary = {"candidates": 10, "pivots": 7, "mixed": 8, "cost": {"samples": 80}}
             self._write(job, {"points": [{"step": 0, "summary": summary, "seconds": 1.0, "processor_seconds": 1.0}]})
             return
         if job.stage == "base":
