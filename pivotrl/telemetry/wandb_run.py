@@ -33,7 +33,9 @@ class WandbRun:
         id_file = run_dir / ID_FILE
         if not id_file.exists():
             run_dir.mkdir(parents=True, exist_ok=True)
-            id_file.write_text(uuid.uuid4().hex[:12])
+            written = id_file.with_suffix(".tmp")
+            written.write_text(uuid.uuid4().hex[:12])
+            written.replace(id_file)
         run_id = id_file.read_text().strip()
         try:
             self._run = wandb.init(project=project, name=run_dir.name, id=run_id, resume="allow", dir=str(run_dir))
