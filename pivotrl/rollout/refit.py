@@ -211,7 +211,8 @@ def _region(buffer_mib: int, staging: int) -> int:
 
 
 def prove(policy: WeightSource, engine: Engine) -> float:
-    """Score the canary on both sides, on every rank, and compare (collective over the world).
+    """Score the canary on both sides, on every rank, and compare (collective over the world). Where it is off no more
+    than a router's near-tie would put it off, another one decides.
 
     Returns:
         The largest gap of a log-prob on any rank.
@@ -223,7 +224,18 @@ def prove(policy: WeightSource, engine: Engine) -> float:
     tolerance = proof.TOLERANCES[engine.dtype]
     if config.canary_tolerance is not None:
         tolerance = replace(tolerance, gap=config.canary_tolerance)
-    ids = proof.canary_ids(min(config.canary_tokens, config.max_model_len - 1), policy.arch.vocab)
-    trainer = policy.score(ids).float().cpu()
-    gap = proof.compare(engine.score(ids), trainer, tolerance)
-    return proof.agree(engine, gap, tolerance).largest
+    length = min(config.canary_tokens, config.max_model_len - 1)
+    for number in range(proof.CANARIES):
+        ids = proof.canary_ids(length, policy.arch.vocab, number)
+        trainer = policy.score(ids).float().cpu()
+        gap = proof.compare(engine.score(ids), trainer, tolerance)
+        agreed = proof.agree(engine, gap, tolerance, last=number + 1 == proof.CANARIES)
+        if agreed is not None:
+            return agreed.largest
+        if engine.rank == 0:
+            print(
+                "refit: some of the canary's log-probs are off, as a router's near-tie puts them off on the rank that "
+                f"has it (here {gap.above} of {gap.total}); another canary decides",
+                flush=True,
+            )
+    raise AssertionError("the last canary decides")

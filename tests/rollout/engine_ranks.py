@@ -203,6 +203,25 @@ def stale_head_stops_the_run(stand: Stand) -> None:
     heal(stand)
 
 
+def a_near_tie_is_decided_by_another_canary(stand: Stand) -> None:
+    """Three positions of one rank are off on the first canary; then on every canary."""
+    refit(stand.policy, stand.engine)
+    score, asked = stand.policy.score, []
+
+    def tied(ids: list[int], every: bool = False) -> torch.Tensor:
+        asked.append(ids)
+        found = score(ids).clone()
+        if dist.get_rank() == dist.get_world_size() - 1 and (every or len(asked) == 1):
+            found[3:6] += 0.5
+        return found
+
+    with swapped(stand.policy, "score", tied):
+        assert prove(stand.policy, stand.engine) < 1e-4
+    assert len(asked) == 2 and asked[0] != asked[1]
+    with swapped(stand.policy, "score", lambda ids: tied(ids, every=True)), raises(RefitError, "canary", "3 of"):
+        prove(stand.policy, stand.engine)
+
+
 def one_wrong_tensor_stops_the_run(stand: Stand) -> None:
     """The trainer scores with one expert's row changed after it was exported."""
     name, tensor = next((n, t) for n, t in stand.policy.tensors() if n.endswith("down_proj"))

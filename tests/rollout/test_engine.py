@@ -27,6 +27,7 @@ MOE = (
     "reload_weights_of_vllm_stops_the_run",
     "stale_head_stops_the_run",
     "every_sync_holds_what_is_live_against_the_plan",
+    "a_near_tie_is_decided_by_another_canary",
     "one_wrong_tensor_stops_the_run",
 )
 LAYOUTS: dict[str, tuple[Callable, int, tuple[str, ...]]] = {
