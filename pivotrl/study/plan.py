@@ -26,6 +26,7 @@ SELECTIONS: dict[str, dict[str, Any]] = {
     "strict": {"verifier.name": "exact"},
     "random": {"pivots.keep": "all", "pivots.samples": 2},
     "thrifty": {"pivots.profiling": "thrifty"},
+    "mixed": {"pivots.keep": "mixed"},
 }
 """Name -> what it changes. Random turns need no profile: 2 samples is the least that selection can draw, and their cost
 is not charged."""
@@ -39,6 +40,7 @@ ARMS = (
     Arm("kl", "PivotRL with KL", "pivots", "functional", {"objective.beta": 0.01}),
     Arm("thrifty", "PivotRL, thrifty, half batch", "pivots", "thrifty", batch=0.5),
     Arm("end_to_end_half", "end-to-end RL, half batch", "episodes", batch=0.5),
+    Arm("mixed", "mixed turns of any mean", "pivots", "mixed"),
 )
 ARM = {arm.name: arm for arm in ARMS}
 
@@ -47,7 +49,7 @@ ARM = {arm.name: arm for arm in ARMS}
 class Sizes:
     """How much of everything. Every arm gets the same number of rates and of points on the steps' axis."""
 
-    arms: tuple[str, ...] = tuple(ARM)
+    arms: tuple[str, ...] = tuple(name for name in ARM if name != "mixed")
     trajectories: int = 120
     """Expert trajectories, all of them for training."""
     seeds: tuple[int, ...] = (1, 2, 3)
@@ -90,7 +92,7 @@ QUICK = Sizes(
 """Minutes instead of hours: it shows that everything runs, and nothing else."""
 
 
-SETTLED = Sizes(arms=("pivotrl", "random"), trajectories=480, rates=(1e-4, 3e-4, 1e-3))
+SETTLED = Sizes(arms=("pivotrl", "random", "mixed"), trajectories=480, rates=(1e-4, 3e-4, 1e-3))
 """A second contest, from a base that the first one trained: most turns are settled for it, as they are for the paper's
 models."""
 QUICK_SETTLED = replace(QUICK, arms=SETTLED.arms, trajectories=48)

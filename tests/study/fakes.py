@@ -21,6 +21,7 @@ TURNS = {
     "end_to_end": 1000,
     "thrifty": 25,
     "kl": 50,
+    "mixed": 50,
     "end_to_end_half": 500,
 }
 """Rollout turns of a step."""
@@ -75,6 +76,7 @@ CURVES = {
     "strict": [(0.2, 0.9), (0.3, 0.88)],
     "end_to_end": [(0.3, 0.9), (0.6, 0.9)],
     "kl": [(0.5, 0.9), (0.7, 0.9)],
+    "mixed": [(0.5, 0.9), (0.7, 0.9)],
     "thrifty": [(0.4, 0.9), (0.6, 0.9)],
     "end_to_end_half": [(0.2, 0.9), (0.5, 0.9)],
 }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pivotrl.study.plan import ARM, ARMS, QUICK, SELECTIONS, Job, Sizes, count, jobs, needs
+from pivotrl.study.plan import ARMS, QUICK, SELECTIONS, Job, Sizes, count, jobs, needs
 from pivotrl.study.results import Claim, Results
 from pivotrl.study.settings import configure
 from tests.study.fakes import CURVES, SIZES, write_all, write_run, write_selections
@@ -22,7 +22,7 @@ def test_an_arms_seeds_wait_for_its_sweep(tmp_path):
     assert {job.name for job in first if job.stage == "train"} == {"sft", "end_to_end", "end_to_end_half"}
     assert all(job.seed == 1 for job in first if job.stage == "train")
     write_selections(results)
-    assert {job.name for job in results.open_jobs() if job.stage == "train"} == set(ARM)
+    assert {job.name for job in results.open_jobs() if job.stage == "train"} == set(SIZES.arms)
     low, high = Job("train", "sft", 1, 1e-4), Job("train", "sft", 1, 1e-3)
     write_run(results, low, [(0.3, 0.9), (0.2, 0.9)], tested=False)
     assert "sft" not in results.best_rates()

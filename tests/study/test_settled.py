@@ -15,8 +15,8 @@ from tests.study.fakes import SIZES, write_all
 
 def test_it_has_only_what_its_arms_need():
     known = set(jobs(SETTLED, dict.fromkeys(SETTLED.arms, 1e-4)))
-    assert {job.name for job in known if job.stage == "select"} == {"functional", "random"}
-    assert {job.name for job in known if job.stage == "train"} == {"pivotrl", "random"}
+    assert {job.name for job in known if job.stage == "select"} == {"functional", "random", "mixed"}
+    assert {job.name for job in known if job.stage == "train"} == {"pivotrl", "random", "mixed"}
     assert sizes_of(quick=False, settled=True) is SETTLED
 
 
