@@ -6,6 +6,9 @@ from typing import Any
 
 TOOLS_SHOWN = 20
 REASONS_IN_A_LINE = 3
+ONE_SIDED = 0.5
+"""Share of the pivots that one action has where the selection is called one-sided, and at least three times its share
+of the turns."""
 
 
 def describe(summary: dict[str, Any], out: Path) -> str:
@@ -35,8 +38,28 @@ def describe(summary: dict[str, Any], out: Path) -> str:
     )
     if not summary["pivots"]:
         lines.append(why_no_pivots(out))
+    if (warning := one_sided(summary)) is not None:
+        lines.append(warning)
     lines.append(f"pivots: {out / 'pivots.jsonl'}")
     return "\n".join(lines)
+
+
+def one_sided(summary: dict[str, Any]) -> str | None:
+    """A warning where most pivots expect one action that few turns expect; None where they do not. Trained on such a
+    selection, the study's policy took that action everywhere (docs/study_settled.md)."""
+    pivots, turns = summary["pivots"], summary["candidates"]
+    name, counts = max(summary["per_tool"].items(), key=lambda pair: pair[1]["pivots"], default=("", None))
+    if (
+        not pivots
+        or counts["pivots"] < ONE_SIDED * pivots
+        or counts["pivots"] * turns < 3 * counts["candidates"] * pivots
+    ):
+        return None
+    return (
+        f"warning: {counts['pivots']:,} of {pivots:,} pivots expect {name}, as {counts['candidates'] / turns:.0%} of "
+        "the turns do: a policy that trains on little else may come to take that action everywhere; keep all mixed "
+        "turns (pivots.keep=mixed), or train for few steps and watch the task's success"
+    )
 
 
 def why_no_pivots(source: str | Path) -> str:

@@ -91,9 +91,9 @@ def setting(results: Results, findings: Findings) -> str:
         known = first_sizes(sizes).trajectories
         start = (
             f"The first study again for {len(sizes.arms)} arms, from another base: the model of its PivotRL run of "
-            f"seed {first} after step {settled_step(sizes)}. Of the {sizes.trajectories} expert trajectories, the first "
-            f"{known} are those on which that model was trained already, with the functional verifier, at a rate chosen on the same "
-            "validation tasks."
+            f"seed {first} after step {settled_step(sizes)}. Of the {sizes.trajectories} expert trajectories, the "
+            f"first {known} are those on which that model was trained already, with the functional verifier, at a "
+            "rate chosen on the same validation tasks."
         )
     return (
         f"{start} Every arm gets the same "

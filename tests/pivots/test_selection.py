@@ -5,7 +5,7 @@ import pytest
 
 from pivotrl.pivots.candidates import units
 from pivotrl.pivots.lock import FolderLock
-from pivotrl.pivots.report import describe, why_no_pivots
+from pivotrl.pivots.report import describe, one_sided, why_no_pivots
 from pivotrl.pivots.score import Scorer
 from pivotrl.pivots.selection import select_pivots, survey_files
 from pivotrl.policy.config import ModelConfig
@@ -400,3 +400,28 @@ def test_other_weights_at_the_same_path_are_another_policy(tmp_path, trajectorie
                 select(config, tmp_path / "out")
         else:
             select(config, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("transfer", "other", "warned"),
+    [
+        ((300, 110), (2400, 14), True),
+        ((300, 60), (2400, 64), False),
+        ((1500, 110), (1200, 14), False),
+        ((0, 0), (9, 0), False),
+    ],
+    ids=["mostly one rare action", "less than half", "a frequent action", "no pivots"],
+)
+def test_pivots_of_mostly_one_rare_action_are_warned_of(transfer, other, warned):
+    tools = {
+        name: {"candidates": turns, "pivots": kept}
+        for name, (turns, kept) in (("refund", other), ("transfer", transfer))
+    }
+    summary = {
+        "candidates": transfer[0] + other[0],
+        "pivots": transfer[1] + other[1],
+        "per_tool": tools,
+    }
+    said = one_sided(summary)
+    assert (said is not None) is warned
+    assert not warned or "110 of 124 pivots expect transfer, as 11% of the turns do" in said
