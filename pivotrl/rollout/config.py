@@ -58,4 +58,4 @@ class RolloutConfig(Section):
     """Length of the fixed token sequence that both sides score after every refit."""
     canary_tolerance: float | None = Field(None, gt=0)
     """Largest gap between a canary log-prob of the engine and the trainer's. Unset: 1e-3 in float32; in bfloat16 0.3,
-    which an eighth of the positions may exceed (routers' near-ties)."""
+    which a quarter of the positions may exceed (routers' near-ties). In float32 a second canary decides there."""

@@ -94,8 +94,8 @@ def fingerprint(sums: Tensor) -> str:
 CANARIES = 2
 NEAR_TIES = 0.25
 """Share of a canary's positions, in any type, that a router's near-tie may put off: it falls this way in one
-implementation and that way in the other, and later positions read its token. In float32 a refit in some ten thousand
-met one (8 of 47 positions); a second canary, of other tokens, then decides."""
+implementation and that way in the other, and later positions read its token. The study, in float32, met 8 of 47 once
+(docs/decisions.md); a second canary, of other tokens, then decides."""
 
 
 def canary_ids(length: int, vocabulary: int, number: int = 0) -> list[int]:
@@ -169,7 +169,7 @@ def agree(engine: Engine, gap: CanaryGap, tolerance: Tolerance, last: bool = Tru
     everyone: list[Any] = [gap] * engine.world_size
     if engine.world_size > 1:
         dist.all_gather_object(everyone, gap, group=engine.object_group)
-    if not last and all(one.ok or one.near_tie for one in everyone) and not all(one.ok for one in everyone):
+    if not last and any(one.near_tie for one in everyone) and all(one.ok or one.near_tie for one in everyone):
         return None
     for rank, their_gap in enumerate(everyone):
         if not their_gap.ok:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pivotrl.telemetry.charts import HEIGHT, WIDTH, Series, line_chart
+from pivotrl.telemetry.charts import COLOURS, HEIGHT, WIDTH, Series, line_chart
 from pivotrl.telemetry.page import escape
 
-COLOURS = ("#2f6fed", "#d9480f", "#2b8a3e", "#862e9c", "#c92a2a", "#0b7285", "#b8860b", "#5c6773")
+_PALETTE = ("#2f6fed", "#d9480f", "#2b8a3e", "#862e9c", "#c92a2a", "#0b7285", "#b8860b", "#5c6773")
+assert len(_PALETTE) == COLOURS
 _GAP, _TITLE, _FOOT, _LEGEND_LINE = 24, 26, 18, 16
 _STYLE = (
-    f"svg{{{''.join(f'--c{n}:{colour};' for n, colour in enumerate(COLOURS))}--line:#e3e3e3;overflow:visible}}"
+    f"svg{{{''.join(f'--c{n}:{colour};' for n, colour in enumerate(_PALETTE))}--line:#e3e3e3;overflow:visible}}"
     "text{font:11px sans-serif;fill:#555}.title{font-weight:bold;font-size:12px;fill:#222}"
 )
 
@@ -55,6 +56,6 @@ def _panel(panel: Panel) -> str:
     ]
     for index, name in enumerate(panel.series):
         x, y = 8 + index % 2 * 177, foot + _FOOT + index // 2 * _LEGEND_LINE
-        parts.append(f'<rect x="{x}" y="{y - 8}" width="9" height="9" fill="var(--c{index % len(COLOURS)})"/>')
+        parts.append(f'<rect x="{x}" y="{y - 8}" width="9" height="9" fill="var(--c{index % COLOURS})"/>')
         parts.append(f'<text x="{x + 13}" y="{y}">{escape(name)}</text>')
     return "".join(parts)

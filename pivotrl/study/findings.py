@@ -51,7 +51,7 @@ class Run:
     signal_share: float | None
     """Mean share of training groups whose rewards differed, up to the last point."""
     stopped: str
-    selection: tuple[float, float] = (0.0, 0.0)
+    selection: tuple[float, float]
     """Turns and processor seconds of the selection, which the points' include."""
 
     @property
@@ -114,7 +114,7 @@ def find(results: Results) -> Findings:
 def _run(results: Results, arm: Arm, seed: int, rate: float, base: Point) -> Run:
     trained = results.read(Job("train", arm.name, seed, rate))
     tested = results.read(Job("test", arm.name, seed, rate))["points"]
-    turns, seconds = selection_cost(results, arm, seed)
+    turns, seconds = selection = selection_cost(results, arm, seed)
     points = [_reached(base, base, turns, seconds)]  # the whole selection is spent before the first step
     for train, test in zip(trained["points"], tested, strict=True):
         seconds += train["processor_seconds"]
@@ -129,7 +129,7 @@ def _run(results: Results, arm: Arm, seed: int, rate: float, base: Point) -> Run
         chosen=max(range(len(points)), key=lambda index: (validation[index], -index)),
         signal_share=shares[-1] if shares else None,
         stopped=trained.get("stopped", ""),
-        selection=selection_cost(results, arm, seed),
+        selection=selection,
     )
 
 

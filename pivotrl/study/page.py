@@ -8,11 +8,11 @@ from pathlib import Path
 from pivotrl.study.claims import claims
 from pivotrl.study.figure import figure
 from pivotrl.study.findings import KNOWN, Findings, find
-from pivotrl.study.plan import QUICK, QUICK_SETTLED, SETTLED
+from pivotrl.study.plan import QUICK, QUICK_SETTLED
 from pivotrl.study.plots import panels
 from pivotrl.study.remarks import remarks
 from pivotrl.study.results import Results
-from pivotrl.study.settled import first_sizes, settled_step
+from pivotrl.study.settled import first_sizes, is_settled, settled_step
 from pivotrl.study.tables import arms_table, claim_row, cost_table, families_table, sweep_table, table
 
 LATER = (
@@ -49,7 +49,7 @@ def sections(results: Results, findings: Findings, picture: str) -> list[str]:
         "Means over seeds of the turns until the test success is first reached, linear between points; where not all "
         "seeds reach it, how many do. The ratio is of the means. The paper's own count leaves the selection out.",
     ]
-    settled = results.sizes in (SETTLED, QUICK_SETTLED)
+    settled = is_settled(results.sizes)
     small = ["**These are the sizes of --quick: they show that everything runs, and nothing else.**"]
     return [
         "# The study" + (", continued: from a model that PivotRL has trained" if settled else ""),
@@ -87,7 +87,7 @@ def setting(results: Results, findings: Findings) -> str:
         f"A tiny Qwen3-MoE model (1.15 M parameters) at the demo's customer desk; {sizes.trajectories} expert "
         "trajectories in another style than the base's (`pivotrl/demo/style.py`)."
     )
-    if sizes in (SETTLED, QUICK_SETTLED):
+    if is_settled(sizes):
         known = first_sizes(sizes).trajectories
         start = (
             f"The first study again for {len(sizes.arms)} arms, from another base: the model of its PivotRL run of "

@@ -4,11 +4,16 @@ import json
 from pathlib import Path
 
 from pivotrl.policy.checkpoint_rotation import MANIFEST
-from pivotrl.study.plan import QUICK, QUICK_SETTLED, Job, Sizes
+from pivotrl.study.plan import QUICK, QUICK_SETTLED, SETTLED, Job, Sizes
 from pivotrl.study.results import Results
 from pivotrl.trajectories.store import write_json
 
 SOURCE = "made_from.json"
+
+
+def is_settled(sizes: Sizes) -> bool:
+    """Whether a study is the second contest."""
+    return sizes in (SETTLED, QUICK_SETTLED)
 
 
 def settled_step(sizes: Sizes) -> int:

@@ -36,11 +36,7 @@ def over_seeds(values: Sequence[float]) -> Estimate:
 def over_seeds_of_ratios(values: Sequence[float]) -> Estimate:
     """The geometric mean of 1 to 10 positive values and its interval: that of their logarithms."""
     found = over_seeds([math.log(value) for value in values])
-    return Estimate(math.exp(found.mean), math.exp(found.low), _exp(found.high), tuple(values))
-
-
-def _exp(value: float) -> float:
-    return math.inf if value > 700 else math.exp(value)
+    return Estimate(math.exp(found.mean), math.exp(found.low), math.exp(found.high), tuple(values))
 
 
 def bootstrap(groups: Sequence[str], draws: int = 2000, seed: int = 0) -> tuple[float, float]:

@@ -22,7 +22,7 @@ def test_it_has_only_what_its_arms_need():
 
 def test_its_page_tells_the_base_and_leaves_out_what_it_has_not(tmp_path, monkeypatch):
     sizes = replace(SIZES, arms=SETTLED.arms)
-    monkeypatch.setattr("pivotrl.study.page.SETTLED", sizes)
+    monkeypatch.setattr("pivotrl.study.settled.SETTLED", sizes)
     results = Results(tmp_path / "runs", sizes)
     write_all(results)
     assert [claim.text.split(".")[0] for claim in claims(find(results))] == ["1a", "3a"]
